@@ -1,0 +1,532 @@
+"""What goes to a provider and what comes back: the vendor-neutral values of one exchange.
+
+A request is built from parts that stay the same object for as long as they stay the same text: system blocks,
+segments of messages, a tool set. Each has room for what an encoder made of it (`_wire`), so a part is encoded once
+and then travels as the same bytes in every later request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Literal, Protocol, TypeAlias, final
+
+import msgspec
+from shoal.providers._text import Text, join
+
+Purpose: TypeAlias = Literal["stage", "routing", "compaction", "titling"]
+Volatility: TypeAlias = Literal["stable", "grows", "rewritten"]
+Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
+Finish: TypeAlias = Literal["stop", "length", "tool_calls", "refusal", "error"]
+
+
+def digest(*pieces: bytes) -> bytes:
+    """Return 16 bytes that stand for *pieces*, in order; no two lists of pieces share one."""
+    whole = hashlib.blake2b(digest_size=16)
+    for piece in pieces:
+        whole.update(len(piece).to_bytes(4, "little"))
+        whole.update(piece)
+    return whole.digest()
+
+
+# --------------------------------------------------------------------------------------------------------------- requests
+
+
+@final
+class ToolCall(msgspec.Struct, frozen=True, gc=False):
+    """One call that a model asked for.
+
+    Args:
+        call_id: Shoal's own id, unique in its run; an encoder maps it to what its vendor takes.
+        name: The tool, as the request named it.
+        arguments: The JSON source of the arguments object, as the model wrote it; may be malformed.
+    """
+
+    call_id: str
+    name: str
+    arguments: Text
+
+
+@final
+class ProviderState(msgspec.Struct, frozen=True, gc=False):
+    """What a vendor wants back byte for byte: thinking, signatures, encrypted reasoning, item ids.
+
+    Args:
+        provider: Name of the provider that made it.
+        model: The model that made it; it is sent back to no other.
+        data: The vendor's own JSON.
+    """
+
+    provider: str
+    model: str
+    data: bytes
+
+
+@final
+class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """One message of a conversation.
+
+    Args:
+        role: Who speaks. A `tool` message answers one call.
+        texts: What is said, n pieces in order; joined they are the text.
+        calls: Of an assistant: the tools it asked for, in its order.
+        call_id: Of a tool message: the call that it answers.
+        tool_name: Of a tool message: the tool that answered.
+        is_error: Of a tool message: the call failed.
+        state: Of an assistant: what its vendor wants back; `None` where there is nothing.
+    """
+
+    role: Role
+    texts: tuple[Text, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str = ""
+    tool_name: str = ""
+    is_error: bool = False
+    state: ProviderState | None = None
+    _digest: bytes = b""
+    _wire: tuple[Any, Any] | None = None
+
+    @property
+    def text(self) -> str:
+        """What is said, as one string."""
+        return join(self.texts)
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that stand for everything in this message."""
+        if not self._digest:
+            made = digest(
+                f"{self.role}|{self.call_id}|{self.tool_name}|{self.is_error:d}".encode(),
+                *[text.digest for text in self.texts],
+                *[digest(call.call_id.encode(), call.name.encode(), call.arguments.digest) for call in self.calls],
+                b"" if self.state is None else self.state.data,
+            )
+            msgspec.structs.force_setattr(self, "_digest", made)
+        return self._digest
+
+
+@final
+class Segment(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """A run of messages that stays together: whole turn groups, oldest first.
+
+    Args:
+        owner: The region (or component) that the messages belong to.
+        messages: The messages, 1 or more.
+        tokens: Estimate of what they cost, 0 or more.
+        closed: No message will be added; only the last segment of a conversation is open.
+    """
+
+    owner: str
+    messages: tuple[Message, ...]
+    tokens: int
+    closed: bool = False
+    _digest: bytes = b""
+    _wire: tuple[Any, Any] | None = None
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that stand for the messages."""
+        if not self._digest:
+            made = digest(*[message.digest for message in self.messages])
+            msgspec.structs.force_setattr(self, "_digest", made)
+        return self._digest
+
+
+@final
+class Block(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """One block of the system section.
+
+    Args:
+        owner: The region or component that it belongs to.
+        texts: What it says, n pieces in order; joined they are the text.
+        tokens: Estimate of what it costs, 0 or more.
+        volatility: How its content moves; decides its place and where cache markers go.
+        cacheable: False ends the prefix that a cache may hold.
+        frozen: Its bytes will not change while it is in the window.
+    """
+
+    owner: str
+    texts: tuple[Text, ...]
+    tokens: int
+    volatility: Volatility = "rewritten"
+    cacheable: bool = True
+    frozen: bool = False
+    _digest: bytes = b""
+    _wire: tuple[Any, Any] | None = None
+
+    @property
+    def text(self) -> str:
+        """What it says, as one string."""
+        return join(self.texts)
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that stand for the text."""
+        if not self._digest:
+            made = digest(*[text.digest for text in self.texts])
+            msgspec.structs.force_setattr(self, "_digest", made)
+        return self._digest
+
+
+@final
+class ToolSpec(msgspec.Struct, frozen=True, gc=False):
+    """A tool as a model sees it.
+
+    Args:
+        name: Its name.
+        description: What it does, for the model.
+        schema: JSON schema of the arguments, an object schema, as JSON source with sorted keys.
+    """
+
+    name: str
+    description: str
+    schema: bytes
+
+
+@final
+class ToolSet(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """The tools of a request, sorted by name. Build it once a stage and share it: it keeps its encoded form.
+
+    Args:
+        specs: The tools, n, sorted by name; those loaded later stand behind them.
+        tokens: Estimate of what the schemas cost, 0 or more.
+    """
+
+    specs: tuple[ToolSpec, ...] = ()
+    tokens: int = 0
+    _digest: bytes = b""
+    _wire: tuple[Any, Any] | None = None
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that stand for all names, descriptions and schemas."""
+        if not self._digest:
+            made = digest(*[piece for s in self.specs for piece in (s.name.encode(), s.description.encode(), s.schema)])
+            msgspec.structs.force_setattr(self, "_digest", made)
+        return self._digest
+
+
+NO_TOOLS = ToolSet()
+
+
+@final
+class PolicyStep(msgspec.Struct, frozen=True):
+    """One step of what the offline provider does in a stage; exactly one of *call*, *extract*, *say*, *route* is set.
+
+    Args:
+        call: A tool to call.
+        args: Its arguments; strings in it are templates.
+        for_each: Where the items of repeated calls come from: `result(STEP)` or `region(NAME)`.
+        extract: A region to take sentences from.
+        sentences: How many sentences, 1 or more.
+        into: The tool whose one text argument takes them; `None` says them.
+        say: A template to answer with.
+        route: `overlap`, or the stage to choose where the model is asked for one.
+    """
+
+    call: str | None = None
+    args: Mapping[str, Any] = {}
+    for_each: str | None = None
+    extract: str | None = None
+    sentences: int = 3
+    into: str | None = None
+    say: str | None = None
+    route: str | None = None
+
+
+@final
+class Situation(msgspec.Struct, frozen=True):
+    """Where in its blueprint a request stands; for providers that follow a policy instead of a model.
+
+    Args:
+        blueprint: Name of the blueprint.
+        stage: Name of the stage.
+        iteration: How many requests of this visit of the stage were answered before this one.
+        policy: The stage's steps; `None` where the blueprint gives none.
+        regions: Text of each region that is not empty and that the stage sees, by name.
+        owes_output: The stage must submit an output and has not.
+        choices: Of a routing question: the stages that may be named, with their hints.
+    """
+
+    blueprint: str
+    stage: str
+    iteration: int
+    policy: tuple[PolicyStep, ...] | None
+    regions: Mapping[str, str]
+    owes_output: bool = False
+    choices: Mapping[str, str] = {}
+
+
+@final
+class Request(msgspec.Struct, frozen=True):
+    """One request, in no vendor's words.
+
+    Args:
+        model: The model.
+        system: Blocks of the system section, in the order in which they are sent.
+        messages: Segments of messages, in the order in which they are sent.
+        tail: Text that stands behind the conversation in this request only; `None` for nothing.
+        tools: The tools on offer.
+        max_tokens: Reply budget in tokens, 1 or more.
+        temperature: `None` leaves it to the model.
+        purpose: What the reply is for.
+        run_id: The run that asks; reaches no vendor.
+        situation: Where in its blueprint the request stands; called by policy-driven providers only.
+        options: Further fields of the vendor's request body, by name.
+        timeout_s: Total seconds for one attempt.
+    """
+
+    model: str
+    system: tuple[Block, ...] = ()
+    messages: tuple[Segment, ...] = ()
+    tail: Text | None = None
+    tools: ToolSet = NO_TOOLS
+    max_tokens: int = 4096
+    temperature: float | None = None
+    purpose: Purpose = "stage"
+    run_id: str = ""
+    situation: "SituationSource | None" = None
+    options: Mapping[str, Any] = {}
+    timeout_s: float = 900.0
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that stand for tools, system section, messages and tail: a chain over their digests."""
+        return digest(
+            self.model.encode(),
+            self.tools.digest,
+            *[block.digest for block in self.system],
+            b"|",
+            *[segment.digest for segment in self.messages],
+            b"" if self.tail is None else self.tail.digest,
+        )
+
+
+class SituationSource(Protocol):
+    """Makes the `Situation` of a request when somebody asks; a request to a vendor never does."""
+
+    def __call__(self) -> Situation: ...
+
+
+# ---------------------------------------------------------------------------------------------------------------- replies
+
+
+@final
+class Usage(msgspec.Struct, frozen=True, gc=False):
+    """Tokens of one exchange in disjoint buckets, each 0 or more.
+
+    Args:
+        uncached: Input that was neither read from a cache nor written to one.
+        cache_read: Input that was read from a cache.
+        cache_write: Input that was written to a cache, with the vendor's shortest lifetime.
+        cache_write_long: Input that was written to a cache, with a longer lifetime.
+        output: Everything the model wrote, reasoning included.
+        reasoning: The part of *output* that was reasoning.
+    """
+
+    uncached: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cache_write_long: int = 0
+    output: int = 0
+    reasoning: int = 0
+
+    @property
+    def input(self) -> int:
+        """Everything that was sent."""
+        return self.uncached + self.cache_read + self.cache_write + self.cache_write_long
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.uncached + other.uncached,
+            self.cache_read + other.cache_read,
+            self.cache_write + other.cache_write,
+            self.cache_write_long + other.cache_write_long,
+            self.output + other.output,
+            self.reasoning + other.reasoning,
+        )
+
+
+@final
+class Reply(msgspec.Struct, frozen=True, gc=False):
+    """What a model answered.
+
+    Args:
+        text: What it said; empty where it only called tools.
+        calls: The tools it asked for, in its order, with the vendor's ids.
+        reasoning: Its visible reasoning; empty where there is none.
+        state: What the vendor wants back byte for byte; `None` where there is nothing.
+    """
+
+    text: Text
+    calls: tuple[ToolCall, ...] = ()
+    reasoning: str = ""
+    state: ProviderState | None = None
+
+
+@final
+class TextDelta(msgspec.Struct, frozen=True, gc=False):
+    """A piece of text, as it streams: progress, not a result."""
+
+    text: str
+
+
+@final
+class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
+    """A piece of visible reasoning, as it streams."""
+
+    text: str
+
+
+@final
+class Completed(msgspec.Struct, frozen=True, gc=False):
+    """The end of a stream that arrived whole.
+
+    Args:
+        reply: What the model answered.
+        usage: What was billed.
+        finish: Why it stopped. `tool_calls` wherever *reply* holds calls, whatever the vendor called it.
+        model: The model that answered, by the vendor's word.
+        request_id: The vendor's id; `None` where it gave none.
+        simulated: No language model was used (offline and scripted providers).
+    """
+
+    reply: Reply
+    usage: Usage
+    finish: Finish = "stop"
+    model: str = ""
+    request_id: str | None = None
+    simulated: bool = False
+
+
+StreamEvent: TypeAlias = TextDelta | ReasoningDelta | Completed
+
+
+# --------------------------------------------------------------------------------------------------------------- profiles
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a model costs, in USD per million tokens.
+
+    Args:
+        input: Uncached input.
+        output: Output, reasoning included.
+        cache_read: Input read from a cache; `None` bills it as *input*.
+        cache_write: Input written with the shortest lifetime; `None` bills it as *input*.
+        cache_write_long: Input written with a longer lifetime; `None` bills it as *cache_write*.
+        source: Where the price comes from, with its date.
+    """
+
+    input: Decimal
+    output: Decimal
+    cache_read: Decimal | None = None
+    cache_write: Decimal | None = None
+    cache_write_long: Decimal | None = None
+    source: str = ""
+
+    def per_token(self, bucket: Literal["uncached", "cache_read", "cache_write", "cache_write_long", "output"]) -> Decimal:
+        """Return USD for one token of *bucket*."""
+        write = self.input if self.cache_write is None else self.cache_write
+        match bucket:
+            case "uncached":
+                million = self.input
+            case "cache_read":
+                million = self.input if self.cache_read is None else self.cache_read
+            case "cache_write":
+                million = write
+            case "cache_write_long":
+                million = write if self.cache_write_long is None else self.cache_write_long
+            case "output":
+                million = self.output
+        return million / 1_000_000
+
+    def cost(self, usage: Usage) -> Decimal:
+        """Return what *usage* costs in USD, exact to the last decimal."""
+        return (
+            usage.uncached * self.per_token("uncached")
+            + usage.cache_read * self.per_token("cache_read")
+            + usage.cache_write * self.per_token("cache_write")
+            + usage.cache_write_long * self.per_token("cache_write_long")
+            + usage.output * self.per_token("output")
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ModelProfile:
+    """What is known of one model.
+
+    Args:
+        model: Its name.
+        window_tokens: Input and output together, 1 or more.
+        max_output_tokens: The longest reply.
+        price: `None` where the price is unknown, which is not zero.
+        input_types: Mime patterns that it takes.
+        min_cacheable_tokens: Shortest prefix that a cache takes; 0 where it has no minimum.
+        cache: How its cache works: `none`, `prefix` (automatic, exact prefix) or `markers`.
+        append_only: A replayed thinking block binds every byte before it.
+        temperature: It takes a temperature.
+        window_source: Where the window's number comes from, for messages.
+        window_key: The setting that changes it.
+    """
+
+    model: str
+    window_tokens: int = 8192
+    max_output_tokens: int = 4096
+    price: Price | None = None
+    input_types: tuple[str, ...] = ("text/*",)
+    min_cacheable_tokens: int = 0
+    cache: Literal["none", "prefix", "markers"] = "none"
+    append_only: bool = False
+    temperature: bool = True
+    window_source: str = "the default for an unknown model"
+    window_key: str = ""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TokenCount:
+    """What a request costs.
+
+    Args:
+        tokens: The count, 0 or more.
+        how: Who counted: `estimate`, `tiktoken:ENCODING`, `server` or `vendor`.
+        exact: The count is the vendor's own.
+    """
+
+    tokens: int
+    how: str
+    exact: bool = field(default=False)
+
+
+class Provider(Protocol):
+    """Turns one request into a stream that ends in one reply. Pacing and retries are others' work."""
+
+    @property
+    def name(self) -> str:
+        """Name under which blueprints and spans know it."""
+        ...
+
+    def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
+        """Send *request* once and yield deltas, then one `Completed`.
+
+        Raises:
+            ProviderError: Its leaf says what went wrong and whether the same request may succeed later.
+        """
+        ...
+
+    async def count_tokens(self, request: Request) -> TokenCount:
+        """Return what *request* costs, counted as exactly as this provider can."""
+        ...
+
+    def profile(self, model: str) -> ModelProfile:
+        """Return what is known of *model*; never asks the network."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close what is open. Closing twice is fine."""
+        ...
