@@ -1,0 +1,1 @@
+"""The actor kernel: mailboxes, refs, supervisors. It knows nothing of language models."""

@@ -1,0 +1,1 @@
+"""What an agent is: the file format, its loader and its lints."""

@@ -40,7 +40,7 @@ def _empty() -> Mapping[str, Any]:
     return _EMPTY
 
 
-# ------------------------------------------------------------------------------------------------------------------ seeds
+# --- seeds
 
 
 @final
@@ -116,7 +116,7 @@ class ToolsSeed:
 Seed: TypeAlias = CallerSeed | LiteralSeed | FilesSeed | GlobSeed | CommandSeed | ScriptSeed | ToolsSeed
 
 
-# ---------------------------------------------------------------------------------------------------------------- regions
+# --- regions
 
 
 @final
@@ -183,7 +183,7 @@ class Region:
     pinned: bool = False
 
 
-# ----------------------------------------------------------------------------------------------------------------- stages
+# --- stages
 
 
 @final
@@ -509,7 +509,7 @@ class Stage:
     shell_hint: bool | None = None
 
 
-# -------------------------------------------------------------------------------------------------------------- blueprints
+# --- blueprints
 
 
 @final

@@ -1,0 +1,1 @@
+"""Observers of events: spans, logs, reports. Nothing below knows that it exists."""

@@ -14,11 +14,13 @@ from decimal import Decimal
 from typing import Any, Literal, Protocol, TypeAlias, final
 
 import msgspec
+
 from shoal.providers._text import Text, join
 
 Purpose: TypeAlias = Literal["stage", "routing", "compaction", "titling"]
 Volatility: TypeAlias = Literal["stable", "grows", "rewritten"]
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
+Bucket: TypeAlias = Literal["uncached", "cache_read", "cache_write", "cache_write_long", "output"]
 Finish: TypeAlias = Literal["stop", "length", "tool_calls", "refusal", "error"]
 
 
@@ -31,7 +33,7 @@ def digest(*pieces: bytes) -> bytes:
     return whole.digest()
 
 
-# --------------------------------------------------------------------------------------------------------------- requests
+# --- requests
 
 
 @final
@@ -287,7 +289,7 @@ class Request(msgspec.Struct, frozen=True):
     temperature: float | None = None
     purpose: Purpose = "stage"
     run_id: str = ""
-    situation: "SituationSource | None" = None
+    situation: SituationSource | None = None
     options: Mapping[str, Any] = {}
     timeout_s: float = 900.0
 
@@ -310,7 +312,7 @@ class SituationSource(Protocol):
     def __call__(self) -> Situation: ...
 
 
-# ---------------------------------------------------------------------------------------------------------------- replies
+# --- replies
 
 
 @final
@@ -404,7 +406,7 @@ class Completed(msgspec.Struct, frozen=True, gc=False):
 StreamEvent: TypeAlias = TextDelta | ReasoningDelta | Completed
 
 
-# --------------------------------------------------------------------------------------------------------------- profiles
+# --- profiles
 
 
 @final
@@ -428,7 +430,9 @@ class Price:
     cache_write_long: Decimal | None = None
     source: str = ""
 
-    def per_token(self, bucket: Literal["uncached", "cache_read", "cache_write", "cache_write_long", "output"]) -> Decimal:
+    def per_token(
+        self, bucket: Literal["uncached", "cache_read", "cache_write", "cache_write_long", "output"]
+    ) -> Decimal:
         """Return USD for one token of *bucket*."""
         write = self.input if self.cache_write is None else self.cache_write
         match bucket:

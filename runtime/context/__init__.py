@@ -1,0 +1,1 @@
+"""The window: regions, budgets, eviction, assembly, attribution. Pure and synchronous."""

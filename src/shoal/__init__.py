@@ -1,0 +1,1 @@
+"""Shoal: swarms of language-model agents, each an actor with its own context window."""

@@ -62,7 +62,7 @@ class ShoalError(Exception):
     retryable: bool = False
 
 
-# --------------------------------------------------------------------------------------------------------- before running
+# --- before running
 
 
 class BlueprintError(ShoalError):
@@ -107,7 +107,7 @@ class NotBuiltYet(BlueprintError):
         self.keys = tuple(keys)
 
 
-# ------------------------------------------------------------------------------------------------------------------- runs
+# --- runs
 
 
 class RunError(ShoalError):
@@ -190,7 +190,7 @@ class DefinitionMissing(RunError):
     """What the run is made of cannot be had: a digest without bytes, a function that is gone."""
 
 
-# --------------------------------------------------------------------------------------------------------------- vendors
+# --- vendors
 
 
 class ProviderError(ShoalError):
@@ -315,7 +315,7 @@ class OfflinePolicyMissing(ProviderError):
         self.key = key
 
 
-# ---------------------------------------------------------------------------------------------------------------- actors
+# --- actors
 
 
 class MailboxError(ShoalError):
@@ -363,7 +363,7 @@ class NameTaken(MailboxError):
     """The registry holds a live actor of this name."""
 
 
-# ----------------------------------------------------------------------------------------------------------- supervisors
+# --- supervisors
 
 
 class SupervisorError(ShoalError):

@@ -1,0 +1,41 @@
+"""What every test shares: both event loops, virtual time, and a limit in real seconds."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from typing import NoReturn
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["shoal.testing.plugin"]
+
+WALL_LIMIT_S = 20
+
+settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("nightly", parent=settings.get_profile("dev"), max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+@pytest.fixture(autouse=True)
+def wall_limit(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that takes too long in real time: the net below `fail_after`, which works on virtual time."""
+    marker = request.node.get_closest_marker("wall_limit")
+    seconds = marker.args[0] if marker else WALL_LIMIT_S
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def give_up(_signum: int, _frame: object) -> NoReturn:
+        faulthandler.dump_traceback()
+        pytest.fail(f"took longer than {seconds} s of real time", pytrace=True)
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
