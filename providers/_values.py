@@ -248,7 +248,8 @@ class Situation(msgspec.Struct, frozen=True):
         iteration: How many requests of this visit of the stage were answered before this one.
         policy: The stage's steps; `None` where the blueprint gives none.
         regions: Text of each region that is not empty and that the stage sees, by name.
-        owes_output: The stage must submit an output and has not.
+        task: The run's task; empty where it has none.
+        output_tool: The tool that takes the output which the stage owes; `None` where it owes none.
         choices: Of a routing question: the stages that may be named, with their hints.
     """
 
@@ -257,7 +258,8 @@ class Situation(msgspec.Struct, frozen=True):
     iteration: int
     policy: tuple[PolicyStep, ...] | None
     regions: Mapping[str, str]
-    owes_output: bool = False
+    task: str = ""
+    output_tool: str | None = None
     choices: Mapping[str, str] = {}
 
 
