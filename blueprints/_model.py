@@ -130,7 +130,7 @@ class Region:
         budget: Share of the model's window.
         max_tokens: Alone the budget in tokens; beside *budget* a cap on it.
         min_tokens: A floor, applied last. Without *budget* and *max_tokens* a region has 5,000 tokens.
-        seed: What it holds before the first inference.
+        seed: What it holds before the first inference; a region named `task` takes the caller's `task` by itself.
         required: While it is empty its stage is asked again instead of ending.
         required_message: What the model is then told; `{region}` is replaced.
         summarizable: False keeps edge transforms from paraphrasing it.
@@ -181,6 +181,11 @@ class Region:
     max_entries: int | None = None
     script: str | None = None
     pinned: bool = False
+
+    def __post_init__(self) -> None:
+        # The one name with a meaning of its own; set here so that a file and Python give the same value.
+        if self.name == "task" and self.seed is None:
+            object.__setattr__(self, "seed", CallerSeed("task"))
 
 
 # --- stages
@@ -345,6 +350,20 @@ class OutputSpec:
 
 @final
 @dataclass(frozen=True, slots=True)
+class Observations:
+    """Knobs for long tool histories; `None` takes the profile's value, `forget_after_turns=0` turns that one off."""
+
+    profile: Literal["coding", "chat", "eval"] | None = None
+    observation_window: int | None = None
+    soft_cap_chars: int | None = None
+    hard_cap_chars: int | None = None
+    min_tail_turns: int | None = None
+    forget_after_turns: int | None = None
+    mask_step: int | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class StageContext:
     """How a stage sees the window.
 
@@ -353,12 +372,14 @@ class StageContext:
         reset: Regions that are emptied for good on each entry.
         hide: Regions that this stage does not see.
         mode: `fresh` shows the conversation from the stage's entry on.
+        observations: Merged over the blueprint's, key by key; `None` inherits.
     """
 
     regions: tuple[Region, ...] | None = None
     reset: tuple[str, ...] = ()
     hide: tuple[str, ...] = ()
     mode: Literal["inherit", "fresh"] = "inherit"
+    observations: Observations | None = None
 
 
 @final
@@ -566,20 +587,6 @@ class FileTracking:
     track_reads: bool = True
     track_writes: bool = True
     max_file_tokens: int | None = None
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Observations:
-    """Knobs for long tool histories; `None` takes the profile's value."""
-
-    profile: Literal["coding", "chat", "eval"] | None = None
-    observation_window: int | None = None
-    soft_cap_chars: int | None = None
-    hard_cap_chars: int | None = None
-    min_tail_turns: int | None = None
-    forget_after_turns: int | None = None
-    mask_step: int | None = None
 
 
 @final
