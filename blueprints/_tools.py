@@ -1,0 +1,32 @@
+"""Names of built-in tools that rules of the format speak of. What the tools do is the runtime's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from shoal.blueprints._model import Stage
+
+TOOL_ALIASES: Mapping[str, str] = MappingProxyType({"bash": "shell"})
+"""Other names of built-in tools; a rule for either covers both."""
+
+MODIFYING = frozenset({"write_file", "edit_file"})
+FILE_READING = frozenset({"read_file", "read_files"})
+ASKING = frozenset({"ask_user_text", "ask_user_confirm", "ask_user_choice", "present_for_review", "edit_document"})
+CONTEXT_WRITING = frozenset({"context_write", "context_append", "context_attach"})
+ITEM_WRITING = frozenset({"todo_add"})
+
+
+def tool_name(name: str) -> str:
+    """Return the tool's own name for *name*, which may be an alias."""
+    return TOOL_ALIASES.get(name, name)
+
+
+def stage_tools(stage: Stage) -> tuple[str, ...]:
+    """Return the tools of *stage* by their own names, in its order, without repeats.
+
+    The tool that its mode implies comes last: `submit_output` for `output`, `fan_out` for `fan_out`. Tools of
+    `available_connectors` are not in it: which those are is known at spawn.
+    """
+    implied = {"output": ("submit_output",), "fan_out": ("fan_out",)}.get(stage.mode, ())
+    return tuple(dict.fromkeys(tool_name(name) for name in (*stage.available_tools, *implied)))
