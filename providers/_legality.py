@@ -1,0 +1,184 @@
+"""What makes a transcript legal, whatever happened before: one place for all encoders.
+
+Vendors refuse a request whose calls and results do not match, whose arguments are no JSON object, whose names or ids
+break their alphabet. Runs are cancelled, crash, lose entries and change vendors, so each of these happens. Encoders
+translate what this module returns and repair nothing themselves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import final
+
+import msgspec
+
+from shoal.providers._text import Text
+from shoal.providers._values import Message, Role, ToolCall, ToolSpec
+
+NAME_LENGTH = 64
+
+OPENING = Text.of("Begin.")
+CLOSING = Text.of("Continue.")
+NO_RESULT = Text.of("[error] not executed: the call was interrupted before it gave a result")
+EMPTY_OBJECT = Text(b"{}")
+
+_LEGAL = re.compile(r"[a-zA-Z0-9_-]+")
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
+_MAPPED_ID = "sh_"
+_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+# --- transcripts
+
+
+@final
+class Answered(msgspec.Struct, frozen=True):
+    """A call with its one result.
+
+    Args:
+        call: The call.
+        key: What its wire id is made of; unique in its turn.
+        result: The tool message that answers it, made up where none was recorded.
+    """
+
+    call: ToolCall
+    key: str
+    result: Message
+
+
+@final
+class Turn(msgspec.Struct, frozen=True):
+    """A message that is sent, with the results that stand directly behind it.
+
+    Args:
+        message: A user, system or assistant message that says or asks something.
+        answers: Of an assistant: its calls, in its order.
+    """
+
+    message: Message
+    answers: tuple[Answered, ...] = ()
+
+
+def legal(messages: Iterable[Message]) -> list[Turn]:
+    """Return *messages* as turns of which every call has exactly one result, directly behind it and in call order.
+
+    A result belongs to the nearest turn in front of it that asked for its id; one that nobody asked for is dropped. A
+    call without a result gets one that says so. Messages that say nothing are dropped.
+    """
+    turns: list[Turn] = []
+    waiting: dict[str, deque[tuple[int, int]]] = {}
+    results: dict[tuple[int, int], Message] = {}
+    for message in messages:
+        if message.role == "tool":
+            slots = waiting.get(message.call_id)
+            if slots:
+                results[slots.popleft()] = message
+        elif message.calls or any(message.texts):
+            asked: dict[str, deque[tuple[int, int]]] = {}
+            for position, call in enumerate(message.calls):
+                asked.setdefault(call.call_id, deque()).append((len(turns), position))
+            waiting.update(asked)
+            turns.append(Turn(message))
+    return [
+        Turn(turn.message, _answers(turn.message.calls, index, results)) if turn.message.calls else turn
+        for index, turn in enumerate(turns)
+    ]
+
+
+def _answers(calls: Sequence[ToolCall], index: int, results: dict[tuple[int, int], Message]) -> tuple[Answered, ...]:
+    answers: list[Answered] = []
+    used: dict[str, int] = {}
+    for position, call in enumerate(calls):
+        nth = used.get(call.call_id, 0)
+        used[call.call_id] = nth + 1
+        key = f"{call.call_id}\0{nth}" if nth else call.call_id
+        result = results.get((index, position))
+        if result is None:
+            result = Message("tool", (NO_RESULT,), call_id=call.call_id, tool_name=call.name, is_error=True)
+        answers.append(Answered(call, key, result))
+    return tuple(answers)
+
+
+def starts_answering(messages: Sequence[Message]) -> bool:
+    """Say whether *messages* begin with a result, whose call may stand in front of them."""
+    return bool(messages) and messages[0].role == "tool"
+
+
+def leaves_open(messages: Sequence[Message]) -> bool:
+    """Say whether a call of the last assistant turn in *messages* has no result in them."""
+    answered: set[str] = set()
+    for message in reversed(messages):
+        if message.role == "tool":
+            answered.add(message.call_id)
+        elif message.calls:
+            return any(call.call_id not in answered for call in message.calls)
+    return False
+
+
+def needs_opening(first: Role | None) -> bool:
+    """Say whether a user message has to stand in front: chat templates demand that a user speaks first."""
+    return first in (None, "assistant")
+
+
+def needs_closing(last: Role | None) -> bool:
+    """Say whether a user message has to end the request: a trailing assistant turn is taken for a prefill."""
+    return last in (None, "assistant")
+
+
+# --- arguments
+
+
+def arguments(text: Text) -> Text:
+    """Return *text* if it is the source of a JSON object, else an empty object: servers fail on anything else."""
+    try:
+        _object.decode(str(text))
+    except (msgspec.MsgspecError, RecursionError):
+        return EMPTY_OBJECT
+    return text
+
+
+# --- ids and names
+
+
+def call_id(key: str, *, length: int, exact: bool) -> str:
+    """Return the id that a vendor gets for *key*: the same for a call and its result, different for different keys.
+
+    Args:
+        key: Our id.
+        length: The most characters that the vendor takes, 8 or more.
+        exact: The vendor takes ids of just this length, letters and digits only.
+    """
+    if exact:
+        return _base62(key, length)
+    if len(key) <= length and _LEGAL.fullmatch(key) and not key.startswith(_MAPPED_ID):
+        return key
+    return _MAPPED_ID + _base62(key, min(length, 32) - len(_MAPPED_ID))
+
+
+def tool_name(name: str, *, length: int = NAME_LENGTH) -> str:
+    """Return *name* in the vendors' alphabet and length; a name that had to change ends in a digest of itself."""
+    if len(name) <= length and _LEGAL.fullmatch(name):
+        return name
+    tag = _base62(name, 8)
+    return f"{_ILLEGAL.sub('_', name)[: length - 9]}_{tag}"
+
+
+def tool_names(specs: Sequence[ToolSpec]) -> dict[str, ToolSpec]:
+    """Return *specs* by the name that a vendor sees, in order; a second tool of one name is left out."""
+    by_name: dict[str, ToolSpec] = {}
+    for spec in specs:
+        by_name.setdefault(tool_name(spec.name), spec)
+    return by_name
+
+
+def _base62(text: str, length: int) -> str:
+    number = int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=24).digest(), "big")
+    digits: list[str] = []
+    for _ in range(length):
+        number, digit = divmod(number, 62)
+        digits.append(_ALPHABET[digit])
+    return "".join(digits)

@@ -1,0 +1,83 @@
+"""Further fields of a request body: what may be asked for, and what could only be refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from shoal.errors import ProviderRefused
+from shoal.providers._json import as_list, as_object, as_text
+from shoal.providers._values import Request
+
+_MADE_FROM_REQUEST = frozenset(
+    {"max_completion_tokens", "max_tokens", "messages", "model", "stream", "stream_options", "tools"}
+)
+_ONLY_WITH_TOOLS = frozenset({"parallel_tool_calls", "tool_choice"})
+_RANGES: Mapping[str, tuple[float, float]] = {
+    "frequency_penalty": (-2, 2),
+    "presence_penalty": (-2, 2),
+    "temperature": (0, 2),
+    "top_logprobs": (0, 20),
+}
+_MAX_STOPS = 4
+_SCHEMA_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def checked_options(request: Request, *, tools: bool, strict: bool) -> dict[str, Any]:
+    """Return the options of *request* that go into the body.
+
+    Args:
+        request: The request.
+        tools: The body has tools; without them no option about tools is sent.
+        strict: The server enforces the documented ranges, so a value outside them is refused here already.
+
+    Raises:
+        ProviderRefused: An option would replace what the request itself says, or could only be refused.
+    """
+    options = {name: value for name, value in request.options.items() if tools or name not in _ONLY_WITH_TOOLS}
+    for name in sorted(_MADE_FROM_REQUEST.intersection(options)):
+        raise _refused(request, f"the option `{name}` is made from the request itself; remove it from `options`")
+    if options.get("n", 1) != 1:
+        raise _refused(request, f"`n` is {options['n']!r}, but one reply is read; remove it from `options`")
+    for problem in _problems(options) if strict else ():
+        raise _refused(request, problem)
+    return options
+
+
+def _problems(options: Mapping[str, Any]) -> list[str]:
+    problems = [
+        f"`{name}` is {options[name]!r}, but goes from {low} to {high}; change it"
+        for name, (low, high) in _RANGES.items()
+        if options.get(name) is not None and not low <= options[name] <= high
+    ]
+    stops = len(as_list(options.get("stop")))
+    if stops > _MAX_STOPS:
+        problems.append(f"`stop` holds {stops!r} texts, but at most {_MAX_STOPS} are taken; remove some")
+    response_format = as_object(options.get("response_format"))
+    if response_format.get("type") == "json_schema":
+        named = as_object(response_format.get("json_schema"))
+        if not _SCHEMA_NAME.fullmatch(as_text(named.get("name"))):
+            problems.append(f"the schema's `name` is {named.get('name')!r}; use 1 to 64 of a-z, A-Z, 0-9, _ and -")
+        elif named.get("strict") and (path := _loose(named.get("schema"), "schema")):
+            problems.append(
+                f"`strict` is set, but the object at `{path}` does not require all its properties "
+                "and forbid others; list each in `required` and set `additionalProperties` to false"
+            )
+    return problems
+
+
+def _loose(schema: Any, path: str) -> str:
+    """Return the path of the first object schema that a strict schema may not hold; empty where there is none."""
+    here = as_object(schema)
+    if isinstance(here.get("properties"), Mapping):
+        properties, required = as_object(here["properties"]), as_list(here.get("required"))
+        if set(properties) != set(required) or here.get("additionalProperties") is not False:
+            return path
+    parts = [(f"{path}.{name}", part) for name, part in here.items()]
+    parts += [(f"{path}[{index}]", part) for index, part in enumerate(as_list(schema))]
+    return next(filter(None, (_loose(part, name) for name, part in parts)), "")
+
+
+def _refused(request: Request, message: str) -> ProviderRefused:
+    return ProviderRefused(message, model=request.model)
