@@ -1,1 +1,99 @@
-"""The window: regions, budgets, eviction, assembly, attribution. Pure and synchronous."""
+"""The window: regions, budgets, eviction, assembly, attribution. Pure and synchronous.
+
+Values in, values out: no task, no clock, no I/O. How a window becomes a request starts at `assemble`; what changes it
+starts at `Window.plan_write`, and only `Window.apply` changes it.
+"""
+
+from shoal.runtime.context._assemble import TOOLS, Part, Prompt, assemble
+from shoal.runtime.context._budget import Limits, resolve
+from shoal.runtime.context._calibration import Calibration
+from shoal.runtime.context._changes import (
+    WHOLE,
+    BudgetChange,
+    Change,
+    ContextCompacted,
+    EntriesEvicted,
+    EntriesReleased,
+    EntryKind,
+    EntryWritten,
+    ItemChanged,
+    LayoutChanged,
+    RegionReset,
+    SeedBlock,
+    SeedRefreshed,
+    SeedResolved,
+)
+from shoal.runtime.context._cut import cut_to, materialise
+from shoal.runtime.context._entry import Draft, Entry, Group, estimate, estimate_text
+from shoal.runtime.context._layout import (
+    CONVERSATION,
+    FINAL_OUTPUT,
+    INSTRUCTIONS,
+    Layout,
+    declared,
+    layout_of,
+    names_of,
+)
+from shoal.runtime.context._operations import OPERATIONS, Answer, Origin, operate
+from shoal.runtime.context._render import Theme
+from shoal.runtime.context._routing import ALIASES, Destination, destination, pointer
+from shoal.runtime.context._store import Item, RegionState
+from shoal.runtime.context._window import Order, Plan, Window
+from shoal.runtime.context.attribution import OVERHEAD, REPLY_REASONING, REPLY_TEXT, Share, attribute
+
+__all__ = [
+    "ALIASES",
+    "CONVERSATION",
+    "FINAL_OUTPUT",
+    "INSTRUCTIONS",
+    "OPERATIONS",
+    "OVERHEAD",
+    "REPLY_REASONING",
+    "REPLY_TEXT",
+    "TOOLS",
+    "WHOLE",
+    "Answer",
+    "BudgetChange",
+    "Calibration",
+    "Change",
+    "ContextCompacted",
+    "Destination",
+    "Draft",
+    "EntriesEvicted",
+    "EntriesReleased",
+    "Entry",
+    "EntryKind",
+    "EntryWritten",
+    "Group",
+    "Item",
+    "ItemChanged",
+    "Layout",
+    "LayoutChanged",
+    "Limits",
+    "Order",
+    "Origin",
+    "Part",
+    "Plan",
+    "Prompt",
+    "RegionReset",
+    "RegionState",
+    "SeedBlock",
+    "SeedRefreshed",
+    "SeedResolved",
+    "Share",
+    "Theme",
+    "Window",
+    "assemble",
+    "attribute",
+    "cut_to",
+    "declared",
+    "destination",
+    "estimate",
+    "estimate_text",
+    "layout_of",
+    "materialise",
+    "names_of",
+    "operate",
+    "pointer",
+    "resolve",
+]

@@ -1,0 +1,47 @@
+"""What an estimate is worth: learnt from what providers bill."""
+
+from __future__ import annotations
+
+from typing import final
+
+import msgspec
+
+_WEIGHT = 0.3
+_FEWEST_TOKENS = 100
+"""Below this many tokens a ratio says more about framing than about text."""
+_LOWEST, _HIGHEST = 0.25, 4.0
+
+
+@final
+class Calibration(msgspec.Struct, frozen=True, gc=False):
+    """How estimates of one model have to be corrected.
+
+    Args:
+        ratio: What one estimated token of a region really costs.
+        base_tokens: What every request costs beside its regions: tool schemas and framing.
+        seen: How many measurements it comes from.
+    """
+
+    ratio: float = 1.0
+    base_tokens: int = 0
+    seen: int = 0
+
+    def corrected(self, region_tokens: int) -> int:
+        """Return what a request costs whose regions are estimated at *region_tokens*."""
+        return round(region_tokens * self.ratio) + self.base_tokens
+
+    def observed(self, region_tokens: int, base_tokens: int, measured_tokens: int) -> Calibration:
+        """Return the calibration after a request was measured.
+
+        The first measurement counts in full, later ones as an exponentially weighted average.
+
+        Args:
+            region_tokens: Estimate of the regions in that request.
+            base_tokens: Estimate of its tool schemas and framing.
+            measured_tokens: What the provider counted or billed for all of it.
+        """
+        if region_tokens < _FEWEST_TOKENS:
+            return Calibration(self.ratio, base_tokens, self.seen)
+        now = min(_HIGHEST, max(_LOWEST, (measured_tokens - base_tokens) / region_tokens))
+        ratio = now if not self.seen else self.ratio + _WEIGHT * (now - self.ratio)
+        return Calibration(ratio, base_tokens, self.seen + 1)

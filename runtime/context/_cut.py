@@ -1,0 +1,78 @@
+"""Cutting a text to what fits, with a marker that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+import msgspec
+
+from shoal.providers import Message, Text
+from shoal.runtime.context._entry import estimate_text, size
+
+SMALLEST_SHARE = 256
+"""Tokens that each tool result of a turn keeps at the least."""
+
+
+@final
+class Cut(msgspec.Struct, frozen=True, gc=False):
+    """A text that was cut.
+
+    Args:
+        message: The message with what is left of its text, marker included.
+        chars: How many characters of the text are left.
+        marker: What stands behind them.
+        tokens: What the message costs now.
+        of_tokens: What it cost before.
+    """
+
+    message: Message
+    chars: int
+    marker: Text
+    tokens: int
+    of_tokens: int
+
+
+def materialise(content: Message, cut: int | None, text: Text | None) -> Message:
+    """Return *content* as an entry holds it: its first *cut* characters, then *text*."""
+    if cut is None:
+        return content if text is None else msgspec.structs.replace(content, texts=(*content.texts, text))
+    kept = Text.of(content.text[:cut])
+    return msgspec.structs.replace(content, texts=tuple(piece for piece in (kept, text) if piece))
+
+
+def cut_to(content: Message, tokens: int, most_tokens: int) -> Cut:
+    """Cut *content*, which costs *tokens*, so that it costs at most *most_tokens*, marker included.
+
+    The marker stays whole, so that a very small limit is passed by what the marker costs.
+    """
+    plain = content.text
+    total = size(Text.of(plain))[1]
+    marker = Text.of(f"\n[cut: about {most_tokens} of {tokens} tokens]")
+    room = max(0, most_tokens - estimate_text(marker))
+    chars = _fitting(plain, min(total, room * 4))
+    message = materialise(content, chars, marker)
+    cost = sum(estimate_text(text) for text in message.texts)
+    return Cut(message, chars, marker, cost, tokens)
+
+
+def _fitting(plain: str, most_bytes: int) -> int:
+    """Return how many characters of *plain* fit into *most_bytes* of UTF-8."""
+    if plain.isascii():
+        return min(len(plain), most_bytes)
+    return len(plain.encode("utf-8", "replace")[:most_bytes].decode("utf-8", "ignore"))
+
+
+def fair_shares(costs: Sequence[int], room_tokens: int) -> tuple[int, ...]:
+    """Share *room_tokens* among results that cost *costs*: what one does not need goes to the others.
+
+    Returns:
+        What each may cost, n in the order of *costs*; at least 256 where it costs as much.
+    """
+    shares = [0] * len(costs)
+    left = room_tokens
+    for position, index in enumerate(sorted(range(len(costs)), key=lambda i: costs[i])):
+        share = max(SMALLEST_SHARE, left // (len(costs) - position))
+        shares[index] = min(costs[index], share)
+        left = max(0, left - shares[index])
+    return tuple(shares)

@@ -1,0 +1,148 @@
+"""Entries, groups of entries, and what a writer hands in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias, final
+
+import msgspec
+
+from shoal.providers import Message, Text
+from shoal.runtime.context._changes import WHOLE, EntryKind
+
+Writer: TypeAlias = Literal["model", "framework", "routing", "seed"]
+
+
+@final
+class Entry(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """One immutable thing in a region.
+
+    Args:
+        entry_id: Its id, unique in its region and never used again.
+        seq: Seq of the event that wrote it.
+        kind: What it is.
+        message: What it says, as the message that it is in a conversation.
+        tokens: What it costs, counted once when it was written.
+        chars: Its length in characters, tool arguments included.
+        created: When it was written, unix seconds.
+        key: Its key; `None` for an entry without one.
+        seeded: A seed put it here; a refresh replaces it.
+    """
+
+    entry_id: int
+    seq: int
+    kind: EntryKind
+    message: Message
+    tokens: int
+    chars: int
+    created: float
+    key: str | None = None
+    seeded: bool = False
+
+    @property
+    def text(self) -> str:
+        """What it says, as one string."""
+        return self.message.text
+
+
+@final
+class Group(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """Entries that come and go together: an assistant turn with every result that answers it, or one other entry.
+
+    Args:
+        entries: The entries, 1 or more, oldest first.
+        tokens: What they cost together.
+    """
+
+    entries: tuple[Entry, ...]
+    tokens: int
+
+    @classmethod
+    def of(cls, *entries: Entry) -> Group:
+        """Return *entries* as one group."""
+        return cls(entries, sum(entry.tokens for entry in entries))
+
+    def __add__(self, entry: Entry) -> Group:
+        return Group((*self.entries, entry), self.tokens + entry.tokens)
+
+    def without(self, entry_ids: Iterable[int]) -> Group | None:
+        """Return the group without those entries; `None` where nothing is left."""
+        gone = frozenset(entry_ids)
+        left = tuple(entry for entry in self.entries if entry.entry_id not in gone)
+        return Group.of(*left) if left else None
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Ids of the entries, oldest first."""
+        return tuple(entry.entry_id for entry in self.entries)
+
+
+@final
+class Draft(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """What a writer wants to put into a region.
+
+    Args:
+        kind: What it is.
+        message: What it says.
+        tokens: What it costs.
+        source: Seq of the event that holds its text; 0 where the change itself has to hold it.
+        index: Which part of that event.
+        key: Its key; `None` for none.
+        cut: How many characters of the source's text *message* holds; `None` for all of them.
+        text: What *message* says behind them; `None` for nothing.
+        writer: Who writes. `routing` is cut to what fits; the others are refused.
+        counted: How the tokens were counted.
+    """
+
+    kind: EntryKind
+    message: Message
+    tokens: int
+    source: int = 0
+    index: int = WHOLE
+    key: str | None = None
+    cut: int | None = None
+    text: Text | None = None
+    writer: Writer = "framework"
+    counted: str = "estimate"
+
+
+def size(text: Text) -> tuple[int, int]:
+    """Return the characters and the UTF-8 bytes of *text*."""
+    body = text.body
+    if b"\\" not in body:
+        return (len(body), len(body)) if body.isascii() else (len(body.decode()), len(body))
+    plain = str(text)
+    return len(plain), len(plain) if body.isascii() and plain.isascii() else len(plain.encode())
+
+
+def chars_of(message: Message) -> int:
+    """Return the length of *message* in characters, tool arguments included."""
+    chars = 0
+    for text in message.texts:
+        chars += size(text)[0]
+    for call in message.calls:
+        chars += size(call.arguments)[0]
+    return chars
+
+
+def bytes_of(entries: Sequence[Entry]) -> int:
+    """Return the UTF-8 bytes of what *entries* say."""
+    return sum(size(text)[1] for entry in entries for text in entry.message.texts)
+
+
+BYTES_PER_TOKEN = 4
+
+
+def estimate_text(text: Text) -> int:
+    """Estimate what *text* costs in tokens: its UTF-8 bytes over four, rounded up."""
+    return -(-size(text)[1] // BYTES_PER_TOKEN)
+
+
+def estimate(message: Message) -> int:
+    """Estimate what *message* costs in tokens, tool calls included, framing excluded."""
+    total = 0
+    for text in message.texts:
+        total += size(text)[1]
+    for call in message.calls:
+        total += size(call.arguments)[1] + len(call.name)
+    return -(-total // BYTES_PER_TOKEN)

@@ -1,0 +1,111 @@
+"""Who used what: the bill of one inference, split over the owners of the prompt's parts.
+
+A pure function of the prompt's parts and the provider's usage. The sums over owners equal the bill, to the token and
+to the last decimal of the price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import final
+
+import msgspec
+
+from shoal.providers import Price, Usage
+from shoal.runtime.context._assemble import Part
+
+OVERHEAD = "overhead"
+"""Owner of what frames messages and is in no part."""
+REPLY_TEXT = "reply.text"
+REPLY_REASONING = "reply.reasoning"
+
+
+@final
+class Share(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What one owner used of one inference; tokens as billed, each 0 or more, buckets as in `Usage`."""
+
+    owner: str
+    uncached: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cache_write_long: int = 0
+    output: int = 0
+
+    @property
+    def input(self) -> int:
+        """Everything of it that was sent."""
+        return self.uncached + self.cache_read + self.cache_write + self.cache_write_long
+
+    def cost(self, price: Price | None) -> Decimal | None:
+        """Return what it cost in USD; `None` where the price is unknown."""
+        return None if price is None else price.cost(self.usage)
+
+    @property
+    def usage(self) -> Usage:
+        """The same numbers as a `Usage`."""
+        return Usage(self.uncached, self.cache_read, self.cache_write, self.cache_write_long, self.output)
+
+    def __add__(self, other: Share) -> Share:
+        return Share(
+            self.owner,
+            self.uncached + other.uncached,
+            self.cache_read + other.cache_read,
+            self.cache_write + other.cache_write,
+            self.cache_write_long + other.cache_write_long,
+            self.output + other.output,
+        )
+
+
+def scale(estimates: Sequence[int], total: int) -> tuple[int, ...]:
+    """Return *estimates* scaled so that they add up to *total* exactly, by the largest remainder; ties go first come.
+
+    Args:
+        estimates: n numbers, 0 or more, with a sum above 0.
+        total: What they have to add up to, 0 or more.
+    """
+    whole = sum(estimates)
+    scaled = [estimate * total // whole for estimate in estimates]
+    by_remainder = sorted(range(len(estimates)), key=lambda i: (-(estimates[i] * total % whole), i))
+    for index in by_remainder[: total - sum(scaled)]:
+        scaled[index] += 1
+    return tuple(scaled)
+
+
+def attribute(parts: Sequence[Part], usage: Usage, *, overhead_tokens: int = 0) -> tuple[Share, ...]:
+    """Split *usage* over the owners of *parts*.
+
+    Args:
+        parts: The prompt's parts in order, with estimated tokens.
+        usage: What was billed.
+        overhead_tokens: Estimate of what frames the messages, 0 or more; it stands behind everything else.
+
+    Returns:
+        One share an owner, in the order in which they first appear, then the reply's. Read tokens cover the prompt
+        from the front, written ones follow (longer lifetimes first), the rest is uncached.
+    """
+    owners = [part.owner for part in parts]
+    estimates = [part.tokens for part in parts]
+    owners.append(OVERHEAD)
+    estimates.append(overhead_tokens or (0 if sum(estimates) else 1))
+    buckets = [usage.cache_read, usage.cache_write_long, usage.cache_write, usage.uncached]
+    totals: dict[str, list[int]] = {}
+    bucket = 0
+    for owner, tokens in zip(owners, scale(estimates, usage.input), strict=True):
+        row = totals.setdefault(owner, [0, 0, 0, 0])
+        while tokens:
+            take = min(tokens, buckets[bucket])
+            row[bucket] += take
+            buckets[bucket] -= take
+            tokens -= take  # noqa: PLW2901 - what is left of this part lies behind the boundary
+            if not buckets[bucket]:
+                bucket += 1
+    shares = [
+        Share(o, un, read, write, long) for o, (read, long, write, un) in totals.items() if read + long + write + un
+    ]
+    said = usage.output - usage.reasoning
+    if said:
+        shares.append(Share(REPLY_TEXT, output=said))
+    if usage.reasoning:
+        shares.append(Share(REPLY_REASONING, output=usage.reasoning))
+    return tuple(shares)
