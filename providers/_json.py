@@ -23,4 +23,4 @@ def as_text(value: object) -> str:
 
 def as_count(value: object) -> int:
     """Return *value* if it is a number of 0 or more, as an integer, else 0."""
-    return max(int(value), 0) if isinstance(value, int | float) and value == value and abs(value) < 1e15 else 0
+    return max(int(value), 0) if isinstance(value, int | float) and abs(value) < 1e15 else 0

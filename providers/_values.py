@@ -44,11 +44,13 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False):
         call_id: Shoal's own id, unique in its run; an encoder maps it to what its vendor takes.
         name: The tool, as the request named it.
         arguments: The JSON source of the arguments object, as the model wrote it; may be malformed.
+        vendor_id: The vendor's own id, sent back to that vendor where it insists; empty where it gave none.
     """
 
     call_id: str
     name: str
     arguments: Text
+    vendor_id: str = ""
 
 
 @final

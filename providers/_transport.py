@@ -1,0 +1,250 @@
+"""HTTP behind one door: everything that knows of httpx is here, so another client could take its place.
+
+A read has a deadline of its own. A cancel scope around a `yield` would cancel whatever the consumer happens to wait
+for, so none stands in a generator here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from typing import TypeVar, cast, final
+
+import anyio
+import httpx
+
+from shoal.errors import ProviderRefused, ProviderUnavailable
+from shoal.providers._refusals import Asked
+from shoal.providers._sse import Event, EventTooLong, SseDecoder
+from shoal.providers._wire import Wire
+
+T = TypeVar("T")
+
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+_MAX_ERROR_BYTES = 256 * 1024
+_DRAIN_S = 0.25
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long a provider waits, in seconds, each above 0; the total of one attempt is the request's own.
+
+    Args:
+        connect_s: For a connection, TLS included.
+        first_byte_s: For the first byte of the answer, from the start of sending.
+        idle_s: For each further byte; pings count.
+    """
+
+    connect_s: float = 10.0
+    first_byte_s: float = 300.0
+    idle_s: float = 120.0
+
+
+@final
+class Transport:
+    """Sends requests to one vendor over one pool of connections, opened at the first request.
+
+    Args:
+        base_url: Where paths are appended.
+        headers: Sent with every request; may hold a key.
+        timeouts: How long to wait.
+        max_response_bytes: The most that one answer may hold.
+        http: What sends the requests, for proxies and tests; `None` uses the network.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeouts: Timeouts | None = None,
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
+        http: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.base_url = base_url.rstrip("/")
+        self.timeouts = timeouts or Timeouts()
+        self.max_response_bytes = max_response_bytes
+        self._headers = dict(headers or {})
+        self._http = http
+        self._client: httpx.AsyncClient | None = None
+
+    def __repr__(self) -> str:
+        # No headers, and no user or query of the URL: any of them may hold a key.
+        url = httpx.URL(self.base_url)
+        where = f"{url.scheme}://{url.netloc.decode()}{url.path}"
+        return f"<Transport to {where}, {'closed' if self._client is None else 'open'}>"
+
+    @asynccontextmanager
+    async def post(self, path: str, body: Wire, asked: Asked, *, timeout_s: float) -> AsyncGenerator[Answer]:
+        """Send *body* to *path* and yield the answer once its first bytes are there; leaving closes what is left of it.
+
+        Args:
+            path: Appended to the base URL; a whole URL stands for itself.
+            body: The JSON body.
+            asked: Named in errors.
+            timeout_s: Seconds for the whole exchange.
+
+        Raises:
+            ProviderUnavailable: No connection, or no answer in time.
+        """
+        client = self._client = self._client or self._connect()
+        ends_at = anyio.current_time() + timeout_s
+        request = client.build_request(
+            "POST",
+            path if "://" in path else self.base_url + path,
+            content=_Pieces(body),
+            headers={"Content-Length": str(body.size), "Content-Type": "application/json"},
+        )
+        with _translated(asked):
+            response = await _within(lambda: client.send(request, stream=True), self.timeouts.first_byte_s, ends_at)
+        answer = Answer(response, asked, self.timeouts.idle_s, ends_at, self.max_response_bytes)
+        try:
+            yield answer
+        finally:
+            await response.aclose()
+            await answer.aclose()
+
+    def _connect(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            transport=self._http,
+            headers={"Accept-Encoding": "identity", "User-Agent": "shoal", **self._headers},
+            # Reads are timed one by one; how many run at once is for the runtime's pools to say.
+            timeout=httpx.Timeout(None, connect=self.timeouts.connect_s),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=60.0),
+        )
+
+    async def aclose(self) -> None:
+        """Close all connections. Closing twice is fine; a later request opens new ones."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+
+@final
+class Answer:
+    """The answer to one request, of which nothing but the head is read yet.
+
+    Args:
+        response: What arrived.
+        asked: Named in errors.
+        idle_s: Seconds to wait for each read.
+        ends_at: The loop's time at which the exchange is over.
+        max_bytes: The most that the body may hold.
+    """
+
+    def __init__(self, response: httpx.Response, asked: Asked, idle_s: float, ends_at: float, max_bytes: int) -> None:
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
+        # An async generator, as httpx makes it: it has to be closed on trio, which warns of those that are forgotten.
+        self._chunks = cast("AsyncGenerator[bytes]", response.aiter_bytes())
+        self._asked = asked
+        self._idle_s = idle_s
+        self._ends_at = ends_at
+        self._left_bytes = max_bytes
+        self._max_bytes = max_bytes
+
+    def __repr__(self) -> str:
+        return f"<Answer {self.status} to {self._asked.model}, {self._max_bytes - self._left_bytes} bytes read>"
+
+    async def read(self) -> bytes:
+        """Return the whole body.
+
+        Raises:
+            ProviderUnavailable: It was cut, or did not arrive in time.
+            ProviderRefused: It is larger than the limit.
+        """
+        async with aclosing(self._read()) as chunks:
+            return b"".join([chunk async for chunk in chunks])
+
+    async def read_error(self) -> bytes:
+        """Return the start of an error's body, as much of it as arrives: the status alone says enough."""
+        held = bytearray()
+        with suppress(ProviderUnavailable):
+            async with aclosing(self._read()) as chunks:
+                async for chunk in chunks:
+                    held += chunk
+                    if len(held) > _MAX_ERROR_BYTES:
+                        break
+        return bytes(held[:_MAX_ERROR_BYTES])
+
+    async def events(self) -> AsyncGenerator[Event]:
+        """Yield the events of the body as they arrive.
+
+        Raises:
+            ProviderUnavailable: The body was cut, or nothing arrived for too long.
+            ProviderRefused: The body, or one event in it, is larger than the limit.
+        """
+        decoder = SseDecoder(max_event_bytes=self._max_bytes)
+        async with aclosing(self._read()) as chunks:
+            async for chunk in chunks:
+                for event in self._decoded(decoder, chunk):
+                    yield event
+
+    async def drain(self) -> None:
+        """Read what stands behind the last event, so that the connection can be used again; never waits long for it."""
+        with anyio.move_on_after(_DRAIN_S):
+            await self.read_error()
+
+    async def aclose(self) -> None:
+        """Forget what was not read. The connection is closed by who opened it."""
+        await self._chunks.aclose()
+
+    def _decoded(self, decoder: SseDecoder, chunk: bytes) -> list[Event]:
+        try:
+            return decoder.feed(chunk)
+        except EventTooLong as exc:
+            raise self._too_long() from exc
+
+    async def _read(self) -> AsyncGenerator[bytes]:
+        while True:
+            with _translated(self._asked):
+                chunk = await _within(lambda: anext(self._chunks, b""), self._idle_s, self._ends_at)
+            if not chunk:
+                return
+            self._left_bytes -= len(chunk)
+            if self._left_bytes < 0:
+                raise self._too_long()
+            yield chunk
+
+    def _too_long(self) -> ProviderRefused:
+        return ProviderRefused(
+            f"{self._asked.provider}: the answer passed {self._max_bytes!r} bytes; ask for less",
+            **self._asked.context(status=self.status),
+        )
+
+
+@final
+class _Pieces:
+    """A body that is joined to pieces when it is written, as often as it is written."""
+
+    def __init__(self, body: Wire) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self._body.pieces():
+            yield piece
+
+
+async def _within(step: Callable[[], Awaitable[T]], wait_s: float, ends_at: float) -> T:
+    """Return what *step* gives within *wait_s* seconds and before *ends_at*."""
+    with anyio.fail_after(min(wait_s, ends_at - anyio.current_time())):
+        return await step()
+
+
+@contextmanager
+def _translated(asked: Asked) -> Generator[None]:
+    """Turn what the network does into an error of the tree."""
+    try:
+        yield
+    except TimeoutError as exc:
+        raise ProviderUnavailable(
+            f"{asked.provider}: nothing arrived in time; raise `timeouts`, or try again", **asked.context()
+        ) from exc
+    except httpx.RequestError as exc:
+        said = asked.clean(str(exc)) or type(exc).__name__
+        raise ProviderUnavailable(
+            f"{asked.provider}: no complete reply ({said}); check the network and that the server runs",
+            **asked.context(),
+        ) from exc
