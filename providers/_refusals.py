@@ -31,6 +31,10 @@ _FILTERED = frozenset({"content_filter", "content_policy_violation"})
 _BUSY = frozenset({"overloaded_error", "rate_limit_error", "rate_limit_exceeded", "resource_exhausted"})
 _UNAVAILABLE = frozenset({"api_error", "internal_server_error", "server_error", "timeout_error", "unavailable_error"})
 
+_INVALID = frozenset(
+    {"badrequesterror", "invalid_argument", "invalid_request_error", "model_not_found", "not_found_error"}
+)
+
 _OVERFLOW_WORDS = re.compile(
     r"maximum (?:context|model) length|context (?:size|window|length)[^.]*exceed|exceeds?[^.]*\bcontext"
     r"|context length is only \d+|prompt is too long|too large for model with \d+",
@@ -184,7 +188,7 @@ def _leaf(
         return ProviderSetup(where, remedy="Give the key's account access to this model.", **context)
     if kinds & _BUSY or status in (429, 529) or (status in (200, 503) and _BUSY_WORDS.search(complaint.message)):
         return ProviderBusy(f"{where}; lower the pool's `in_flight`", retry_after_s=wait_s, **context)
-    if kinds & _UNAVAILABLE or status in (200, 408, 409) or status >= 500:
+    if not kinds & _INVALID and (kinds & _UNAVAILABLE or status in (200, 408, 409) or status >= 500):
         return ProviderUnavailable(f"{where}; try again or another provider", **context)
     return ProviderRefused(f"{where}; change the request", **context)
 

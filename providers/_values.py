@@ -397,6 +397,7 @@ class Completed(msgspec.Struct, frozen=True, gc=False):
         model: The model that answered, by the vendor's word.
         request_id: The vendor's id; `None` where it gave none.
         simulated: No language model was used (offline and scripted providers).
+        estimated: The vendor counted nothing; *usage* is an estimate of ours.
     """
 
     reply: Reply
@@ -405,6 +406,7 @@ class Completed(msgspec.Struct, frozen=True, gc=False):
     model: str = ""
     request_id: str | None = None
     simulated: bool = False
+    estimated: bool = False
 
 
 StreamEvent: TypeAlias = TextDelta | ReasoningDelta | Completed
@@ -425,6 +427,8 @@ class Price:
         cache_write: Input written with the shortest lifetime; `None` bills it as *input*.
         cache_write_long: Input written with a longer lifetime; `None` bills it as *cache_write*.
         source: Where the price comes from, with its date.
+        long_from_tokens: A longer prompt is billed at *long_factor* times all of these; `None` for no such rule.
+        long_factor: See there.
     """
 
     input: Decimal
@@ -433,11 +437,16 @@ class Price:
     cache_write: Decimal | None = None
     cache_write_long: Decimal | None = None
     source: str = ""
+    long_from_tokens: int | None = None
+    long_factor: Decimal = Decimal(1)
 
-    def per_token(
-        self, bucket: Literal["uncached", "cache_read", "cache_write", "cache_write_long", "output"]
-    ) -> Decimal:
-        """Return USD for one token of *bucket*."""
+    def per_token(self, bucket: Bucket, *, prompt_tokens: int = 0) -> Decimal:
+        """Return USD for one token of *bucket*.
+
+        Args:
+            bucket: What kind of token.
+            prompt_tokens: Everything that was sent: some vendors bill long prompts at a multiple.
+        """
         write = self.input if self.cache_write is None else self.cache_write
         match bucket:
             case "uncached":
@@ -450,16 +459,18 @@ class Price:
                 million = write if self.cache_write_long is None else self.cache_write_long
             case "output":
                 million = self.output
-        return million / 1_000_000
+        is_long = self.long_from_tokens is not None and prompt_tokens > self.long_from_tokens
+        return million * (self.long_factor if is_long else 1) / 1_000_000
 
     def cost(self, usage: Usage) -> Decimal:
         """Return what *usage* costs in USD, exact to the last decimal."""
+        sent = usage.input
         return (
-            usage.uncached * self.per_token("uncached")
-            + usage.cache_read * self.per_token("cache_read")
-            + usage.cache_write * self.per_token("cache_write")
-            + usage.cache_write_long * self.per_token("cache_write_long")
-            + usage.output * self.per_token("output")
+            usage.uncached * self.per_token("uncached", prompt_tokens=sent)
+            + usage.cache_read * self.per_token("cache_read", prompt_tokens=sent)
+            + usage.cache_write * self.per_token("cache_write", prompt_tokens=sent)
+            + usage.cache_write_long * self.per_token("cache_write_long", prompt_tokens=sent)
+            + usage.output * self.per_token("output", prompt_tokens=sent)
         )
 
 

@@ -1,0 +1,108 @@
+"""Tool calls, put together from the fragments in which Chat Completions servers stream them.
+
+The documented form numbers each call. Servers also leave the number out, send it as null, number every call 0, leave
+ids out, use one id twice, or send a whole call at once. What starts a new call is decided from all that is there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import msgspec
+
+from shoal.providers._legality import EMPTY_OBJECT, arguments
+from shoal.providers._text import Text
+from shoal.providers._values import ToolCall
+
+
+@final
+class FunctionDelta(msgspec.Struct):
+    """The name, and a piece of the arguments; an object where a server sends them decoded."""
+
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+@final
+class CallDelta(msgspec.Struct):
+    """One fragment of one call."""
+
+    index: int | None = None
+    id: str | None = None
+    function: FunctionDelta | None = None
+
+
+@final
+class _Call:
+    """A call in the making."""
+
+    __slots__ = ("call_id", "name", "pieces")
+
+    def __init__(self) -> None:
+        self.call_id = ""
+        self.name = ""
+        self.pieces: list[str] = []
+
+    @property
+    def source(self) -> str:
+        return "".join(self.pieces)
+
+    def is_whole(self) -> bool:
+        """Say whether the arguments are a whole object already."""
+        text = Text.of(self.source)
+        return arguments(text) is text
+
+
+@final
+class CallAssembler:
+    """Puts the calls of one reply together, in the order in which they first appeared."""
+
+    def __init__(self) -> None:
+        self._calls: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+
+    def __repr__(self) -> str:
+        return f"<CallAssembler of {[call.name for call in self._calls]!r}>"
+
+    def add(self, delta: CallDelta) -> None:
+        """Take one fragment."""
+        function = delta.function or FunctionDelta()
+        newest = self._calls[-1] if self._calls else None
+        last = newest if delta.index is None else self._by_index.get(delta.index)
+        call = self._start(delta.index) if last is None or _starts_anew(last, delta.id, function) else last
+        call.call_id = call.call_id or delta.id or ""
+        call.name = call.name or function.name or ""
+        if isinstance(function.arguments, dict):
+            call.pieces.append(msgspec.json.encode(function.arguments).decode())
+        elif function.arguments:
+            call.pieces.append(function.arguments)
+
+    def _start(self, index: int | None) -> _Call:
+        call = _Call()
+        self._calls.append(call)
+        if index is not None:
+            self._by_index[index] = call
+        return call
+
+    def calls(self) -> tuple[ToolCall, ...]:
+        """Return the calls; ids that are missing or used twice are replaced, empty arguments are an empty object."""
+        made: list[ToolCall] = []
+        used: set[str] = set()
+        for position, call in enumerate(self._calls):
+            call_id = call.call_id if call.call_id and call.call_id not in used else f"call_{position}"
+            while call_id in used:
+                call_id += "_"
+            used.add(call_id)
+            source = call.source
+            made.append(ToolCall(call_id, call.name, Text.of(source) if source.strip() else EMPTY_OBJECT))
+        return tuple(made)
+
+
+def _starts_anew(last: _Call, call_id: str | None, function: FunctionDelta) -> bool:
+    """Say whether a fragment that could go on with *last* is the start of another call instead."""
+    if call_id and last.call_id and call_id != last.call_id:
+        return True
+    if call_id and call_id == last.call_id:
+        return False
+    # Without ids: a name stands at the start of a call, and some servers repeat it in each fragment.
+    return bool(function.name and last.name) and (function.name != last.name or last.is_whole())

@@ -1,0 +1,130 @@
+"""What is known of models, as data: rows that ship in `models.toml`, and the user's own in front of them."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
+from importlib import resources
+from typing import Any
+
+from shoal.errors import ConfigInvalid
+from shoal.providers._json import as_object
+from shoal.providers._values import ModelProfile, Price
+
+_DATE_SUFFIX = re.compile(r"[-@](?:\d{8}|\d{4}-\d{2}-\d{2})$")
+_CACHES = ("none", "prefix", "markers")
+_ROW_KEYS = (
+    "append_only",
+    "cache",
+    "context",
+    "input_types",
+    "max_output",
+    "min_cacheable",
+    "price",
+    "temperature",
+)
+_FLAT_PRICES = ("input", "output", "cache_read", "cache_write", "cache_write_long")
+_PRICE_KEYS = (*_FLAT_PRICES, "long_from", "long_factor")
+
+
+def shipped_profile(model: str) -> ModelProfile:
+    """Return what the shipped table knows of *model*; a cautious profile without a price where it knows nothing.
+
+    A vendor in front (`vendor/model`), a date behind, and dots for dashes do not matter.
+    """
+    known = _shipped().get(_key(model))
+    unknown = ModelProfile(model, window_key=_window_key(model))
+    return unknown if known is None else replace(known, model=model, window_key=unknown.window_key)
+
+
+def profiles_from(rows: Mapping[str, Mapping[str, Any]], *, source: str) -> dict[str, ModelProfile]:
+    """Return profiles for the user's own *rows*, each laid over what the shipped table knows of its model.
+
+    Args:
+        rows: By model: the keys of a row in `models.toml`, each of them optional.
+        source: Where the rows stand, for messages.
+
+    Raises:
+        ConfigInvalid: A key is unknown, or a value is of no use.
+    """
+    return {model: _laid_over(shipped_profile(model), row, source) for model, row in rows.items()}
+
+
+@functools.cache
+def _shipped() -> dict[str, ModelProfile]:
+    text = resources.files("shoal.providers").joinpath("models.toml").read_text("utf-8")
+    table = tomllib.loads(text)
+    source = f"`models.toml` ({table['source']})"
+    return {_key(model): _laid_over(ModelProfile(model), row, source) for model, row in table["models"].items()}
+
+
+def _key(model: str) -> str:
+    return _DATE_SUFFIX.sub("", model.rpartition("/")[2].lower()).replace(".", "-")
+
+
+def _window_key(model: str) -> str:
+    return f'[models."{model}"] context'
+
+
+def _laid_over(base: ModelProfile, row: Mapping[str, Any], source: str) -> ModelProfile:
+    where = f'[models."{base.model}"] of {source}'
+    _check_keys(row, _ROW_KEYS, where)
+    cache = row.get("cache", base.cache)
+    if cache not in _CACHES:
+        raise ConfigInvalid(f"`cache` is {cache!r} in {where}; write one of {', '.join(_CACHES)}")
+    return replace(
+        base,
+        window_tokens=_tokens(row, "context", base.window_tokens, where, least=1),
+        max_output_tokens=_tokens(row, "max_output", base.max_output_tokens, where, least=1),
+        min_cacheable_tokens=_tokens(row, "min_cacheable", base.min_cacheable_tokens, where, least=0),
+        cache=cache,
+        append_only=bool(row.get("append_only", base.append_only)),
+        temperature=bool(row.get("temperature", base.temperature)),
+        input_types=tuple(row.get("input_types", base.input_types)),
+        price=_price(as_object(row["price"]), source, where) if "price" in row else base.price,
+        window_source=source if "context" in row else base.window_source,
+        window_key=_window_key(base.model),
+    )
+
+
+def _price(row: Mapping[str, Any], source: str, where: str) -> Price:
+    _check_keys(row, _PRICE_KEYS, f"`price` in {where}")
+    if not {"input", "output"} <= row.keys():
+        raise ConfigInvalid(f"`price` in {where} is {dict(row)!r}; give at least `input` and `output`")
+    amounts = {name: _amount(row[name], name, where) for name in _FLAT_PRICES if name in row}
+    return Price(
+        **amounts,
+        long_from_tokens=_tokens(row, "long_from", 0, where, least=1) if "long_from" in row else None,
+        long_factor=_amount(row.get("long_factor", 1), "long_factor", where),
+        source=source,
+    )
+
+
+def _amount(value: object, name: str, where: str) -> Decimal:
+    try:
+        amount = Decimal(str(value))
+    except InvalidOperation:
+        amount = Decimal(-1)
+    if not amount.is_finite() or amount < 0:
+        raise ConfigInvalid(f"`{name}` is {value!r} in {where}; write USD per million tokens, 0 or more")
+    return amount
+
+
+def _tokens(row: Mapping[str, Any], name: str, default: int, where: str, *, least: int) -> int:
+    value = row.get(name, default)
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigInvalid(f"`{name}` is {value!r} in {where}; write a whole number of tokens, {least} or more")
+    return value
+
+
+def _check_keys(row: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+    for key in row:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else f"it takes {', '.join(f'`{name}`' for name in known)}"
+            raise ConfigInvalid(f"{where} has the unknown key {key!r}; {hint}")
