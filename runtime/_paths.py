@@ -1,0 +1,100 @@
+"""Files that stay inside a folder, checked on what was really opened.
+
+A path is resolved, opened without following a last link, and then the open descriptor is asked where it is: between
+check and use there is no moment in which a link could be swapped.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Literal, TypeAlias, final
+
+Why: TypeAlias = Literal["outside", "missing", "directory", "special", "unreadable", "loop", "name"]
+
+
+@final
+class PathRefused(Exception):
+    """A path that is not opened: *why* in one word, the message for whoever asked."""
+
+    def __init__(self, why: Why, message: str) -> None:
+        super().__init__(message)
+        self.why: Why = why
+
+
+def open_inside(root: Path, path: str, *, directory: bool = False) -> int:
+    """Open *path*, relative to *root* or absolute, for reading, and return the descriptor.
+
+    Args:
+        root: A real path (no links in it). What is opened lies inside it.
+        path: The path, as somebody wrote it.
+        directory: Open a folder instead of a regular file.
+
+    Raises:
+        PathRefused: It leads outside, does not exist, is no regular file (or no folder), or cannot be read.
+    """
+    if "\0" in path:
+        raise PathRefused("name", f"{path!r} is no path: it holds a NUL character")
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | (os.O_DIRECTORY if directory else 0)
+    try:
+        real = (root / path).resolve()
+        _inside(root, real, path)
+        descriptor = os.open(real, flags)
+    except (OSError, RuntimeError, UnicodeEncodeError) as exc:
+        raise _refusal(path, exc, directory=directory) from exc
+    try:
+        _inside(root, _where(descriptor, real), path)
+        _right_kind(descriptor, path, directory=directory)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _inside(root: Path, real: Path, path: str) -> None:
+    if real != root and root not in real.parents:
+        raise PathRefused("outside", f"{path!r} leads outside the folder {root.name!r}; name a path inside it")
+
+
+def _where(descriptor: int, real: Path) -> Path:
+    """Return where *descriptor* is, by the system's own word."""
+    if sys.platform == "darwin":  # pragma: no cover - checked on macOS
+        import fcntl  # noqa: PLC0415 - not on every system
+
+        return Path(os.fsdecode(fcntl.fcntl(descriptor, 50, b"\0" * 1024).rstrip(b"\0")))  # F_GETPATH
+    link = Path(f"/proc/self/fd/{descriptor}")
+    # Without /proc nothing can be asked; then the path is resolved again, with the file already open.
+    return Path(os.readlink(link)) if link.exists() else real.resolve()  # noqa: PTH115 - pathlib would resolve a renamed name
+
+
+def _right_kind(descriptor: int, path: str, *, directory: bool) -> None:
+    mode = os.fstat(descriptor).st_mode
+    if directory or stat.S_ISREG(mode):
+        return
+    if stat.S_ISDIR(mode):
+        raise PathRefused("directory", f"{path!r} is a folder")
+    raise PathRefused("special", f"{path!r} is a device, pipe or socket, not a file")
+
+
+def _refusal(path: str, exc: Exception, *, directory: bool) -> PathRefused:
+    number = exc.errno if isinstance(exc, OSError) else None
+    match number:
+        case errno.ENOENT:
+            return PathRefused("missing", f"{path!r} does not exist")
+        case errno.ENOTDIR:
+            why = f"{path!r} is not a folder" if directory else f"{path!r} does not exist: a part of it is a file"
+            return PathRefused("missing", why)
+        case errno.EACCES | errno.EPERM:
+            return PathRefused("unreadable", f"{path!r} cannot be read: permission denied")
+        case errno.ELOOP:
+            return PathRefused("loop", f"{path!r} is a link that was not there a moment ago, or a loop of links")
+        case errno.ENXIO | errno.ENODEV:
+            return PathRefused("special", f"{path!r} is a device, pipe or socket, not a file")
+        case errno.ENAMETOOLONG:
+            return PathRefused("name", f"{path[:60]!r}… is longer than a path can be")
+        case _:
+            reason = exc.strerror if isinstance(exc, OSError) else str(exc)
+            return PathRefused("loop" if number is None else "unreadable", f"{path!r} cannot be opened: {reason}")

@@ -1,0 +1,656 @@
+"""Events: what a run is made of. Everything else about a run is computed from them.
+
+Each kind is a frozen value with a number and a name; both are part of the journal's public format and never change.
+Payloads are positional arrays: fields are only ever appended, each with a default, so that old rows stay readable.
+Content stands once: where a field is a seq (and an index), the text stands in that event.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Literal, TypeAlias, cast, final
+
+import msgspec
+
+from shoal.providers import Finish, Purpose, Text, Usage
+from shoal.runtime.context import (
+    ContextCompacted,
+    EntriesEvicted,
+    EntriesReleased,
+    EntryWritten,
+    ItemChanged,
+    LayoutChanged,
+    RegionReset,
+    SeedRefreshed,
+    SeedResolved,
+    Share,
+)
+
+Status: TypeAlias = Literal["complete", "complete_interactive", "error", "cancelled"]
+Lane: TypeAlias = Literal["refresh", "compaction", "titling"]
+
+
+# --- runs
+
+
+@final
+class ToolSource(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A Python function that the run has as a tool: where it is and what its source was."""
+
+    name: str
+    qualname: str
+    digest: str
+
+
+@final
+class RunSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A run began.
+
+    Args:
+        name: Name of its blueprint.
+        definition: Digest of everything it is made of; the bytes stand in the journal under it.
+        task: Its task; `None` for none.
+        seeds: The caller's values by name.
+        workdir: Its working directory.
+        parent: The run that spawned it; `None` for a root.
+        root: The root of its tree; itself for a root.
+        depth: 0 for a root.
+        item: Id of the fan-out item it works on; `None` for none.
+        detached: It outlives its parent.
+        unattended: Nobody is there to ask.
+        key: Idempotency key of the spawn; `None` for none.
+        stage: The stage it starts in; `None` for the blueprint's entry.
+        waited: Its parent waits for it in a tool call.
+        trace: `traceparent` of the span that was current at the spawn; `None` for none.
+        tools: Functions given in code.
+        model: Model that replaces every stage's, as `provider:model`; `None` for none.
+        children_deeper: How many levels of children may stand below it.
+        output_dir: Where the front door writes its report; listings leave it out.
+    """
+
+    name: str
+    definition: str
+    task: Text | None
+    seeds: tuple[tuple[str, Text], ...]
+    workdir: str
+    parent: str | None
+    root: str
+    depth: int
+    item: str | None = None
+    detached: bool = False
+    unattended: bool = False
+    key: str | None = None
+    stage: str | None = None
+    waited: bool = False
+    trace: str | None = None
+    tools: tuple[ToolSource, ...] = ()
+    model: str | None = None
+    children_deeper: int = 3
+    output_dir: str | None = None
+
+
+@final
+class RunTitled(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The run has a title. *by* is `lane`, or `task` where the lane gave none and the task's first words serve."""
+
+    title: str
+    by: Literal["lane", "task"]
+
+
+@final
+class RunPaused(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The run waits for somebody: why, what lets it go on, and what was measured."""
+
+    reason: str
+    remedy: str = ""
+    numbers: dict[str, int | float | str] = {}
+
+
+@final
+class RunResumed(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The run goes on. *by*: `user`, or `restart` where a process took it up again; *process* is that process."""
+
+    by: str
+    process: str = ""
+
+
+@final
+class RunRestarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The run's actor crashed and its supervisor started it again from the journal; *error* is what it crashed with."""
+
+    error: str
+    attempt: int
+
+
+@final
+class RunEnded(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The run is over.
+
+    Args:
+        status: How it ended.
+        reason: Why, one sentence.
+        output_seq: Seq of the event that holds its answer: `OutputSubmitted` or the last reply; 0 for none.
+        flags: What tells a forced end from a clean one, by name.
+    """
+
+    status: Status
+    reason: str
+    output_seq: int = 0
+    flags: dict[str, int | tuple[str, ...]] = {}
+
+
+@final
+class ChildSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A child run began.
+
+    Args:
+        child: The child.
+        name: Its blueprint.
+        source: Seq of the reply whose call spawned it; 0 where code did.
+        index: Number of that call.
+        item: Id of the fan-out item; `None` for none.
+        waited: The run waits for it in that call.
+    """
+
+    child: str
+    name: str
+    source: int = 0
+    index: int = 0
+    item: str | None = None
+    waited: bool = False
+
+
+@final
+class ChildEnded(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A child run ended: how, with what answer, and what its subtree used."""
+
+    child: str
+    status: Status
+    output: Text | None
+    reason: str = ""
+    usage: tuple[int, ...] = ()
+    cost: Decimal | None = None
+
+
+@final
+class OutputSubmitted(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The run submitted an answer. Its text is the argument *content* of call *index* of the reply *source*.
+
+    Args:
+        source: Seq of the reply.
+        index: Number of the call.
+        stage: The stage that submitted it.
+        format: Its declared format; `None` for none.
+        truncated: Only this many characters of it count; `None` for all.
+        artifacts: Paths in the working directory.
+    """
+
+    source: int
+    index: int
+    stage: str
+    format: str | None = None
+    truncated: int | None = None
+    artifacts: tuple[str, ...] = ()
+
+
+# --- stages
+
+
+@final
+class StageEntered(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A visit of a stage began.
+
+    Args:
+        stage: The stage.
+        visit: Which visit, 1 or more.
+        provider: Name of the provider that serves it.
+        model: The model.
+        window_tokens: The model's window.
+    """
+
+    stage: str
+    visit: int
+    provider: str
+    model: str
+    window_tokens: int
+
+
+@final
+class StageLeft(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A visit of a stage ended. *reason*: `done`, `error`, `max_iterations`, `stuck`, `cancelled`."""
+
+    stage: str
+    visit: int
+    reason: str
+    iterations: int
+    error: str = ""
+
+
+@final
+class TransitionChosen(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Where the run goes next.
+
+    Args:
+        source: The stage it leaves.
+        target: The stage it goes to; `None` ends the run.
+        condition: The edge's condition, or `linear`, `merge`, `terminal`.
+        by: Who chose: `edge`, `model`, or `default` where the model's answer named no stage.
+        transform: What happens to unprotected regions.
+    """
+
+    source: str
+    target: str | None
+    condition: str
+    by: Literal["edge", "model", "default"] = "edge"
+    transform: str = "direct"
+
+
+@final
+class GateBlocked(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A gate held an edge; the stage goes on."""
+
+    target: str
+    requirement: str
+    attempt: int
+
+
+@final
+class GateForced(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A gate held an edge as often as it may; the edge is taken."""
+
+    target: str
+    requirement: str
+
+
+@final
+class Nudged(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The stage is asked again. *reason*: `no_tool_call`, `required_region`, `output_owed`, `fan_out_owed`, `gate`."""
+
+    reason: str
+    text: Text
+
+
+@final
+class ModelChanged(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Another model serves the stage from here on, because the one before could not."""
+
+    provider: str
+    model: str
+    window_tokens: int
+    reason: str = ""
+
+
+# --- models
+
+
+@final
+class InferenceStarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A request goes out.
+
+    Args:
+        purpose: What the reply is for.
+        provider: Name of the provider.
+        model: The model.
+        approx_context_chars: Characters of text and tool arguments in it.
+        approx_tokens: Corrected estimate of what it costs.
+        prompt_digest: Digest of its bytes, hex.
+        reply_tokens: The reply budget.
+        job: Id of the lane job it belongs to; 0 for none.
+    """
+
+    purpose: Purpose
+    provider: str
+    model: str
+    approx_context_chars: int
+    approx_tokens: int
+    prompt_digest: str
+    reply_tokens: int = 0
+    job: int = 0
+
+
+@final
+class CallMade(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A tool call as the model made it; *vendor_id* is the vendor's own id of it."""
+
+    name: str
+    arguments: Text
+    vendor_id: str = ""
+
+
+@final
+class InferenceCompleted(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A reply arrived whole.
+
+    Args:
+        purpose: What the reply is for.
+        started: Seq of its `InferenceStarted`.
+        text: What the model said.
+        calls: The tools it asked for, in its order.
+        usage: What was billed: uncached, cache_read, cache_write, cache_write_long, output, reasoning.
+        cost: USD; `None` where the price is unknown.
+        attribution: The bill by owner.
+        finish: Why the model stopped.
+        model: The model that answered, where it is not the one that was asked.
+        reasoning: Its visible reasoning.
+        state: What the vendor wants back byte for byte, as it arrived; `None` for nothing.
+        request_id: The vendor's id; `None` for none.
+        simulated: No language model was used.
+    """
+
+    purpose: Purpose
+    started: int
+    text: Text
+    calls: tuple[CallMade, ...]
+    usage: tuple[int, ...]
+    cost: Decimal | None
+    attribution: tuple[Share, ...]
+    finish: Finish = "stop"
+    model: str = ""
+    reasoning: str = ""
+    state: bytes | None = None
+    request_id: str | None = None
+    simulated: bool = False
+
+    @property
+    def billed(self) -> Usage:
+        """*usage* as a `Usage`."""
+        return Usage(*self.usage)
+
+
+@final
+class InferenceRetried(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """An attempt failed and is repeated after *delay_s*; what it had sent is void."""
+
+    purpose: Purpose
+    started: int
+    attempt: int
+    error: str
+    message: str
+    delay_s: float
+
+
+@final
+class InferenceFailed(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A request came to nothing; *error* is the name of the error's class."""
+
+    purpose: Purpose
+    started: int
+    error: str
+    message: str
+    retryable: bool = False
+
+
+@final
+class TokensMeasured(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A provider counted a request before it was sent. *estimated* is what the regions were estimated at."""
+
+    model: str
+    tokens: int
+    how: str
+    estimated: int
+    base: int = 0
+
+
+# --- tools and people
+
+
+@final
+class ToolCallStarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Call *index* of the reply *source* is about to run."""
+
+    source: int
+    index: int
+
+
+@final
+class ToolCallCompleted(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A call came to an end.
+
+    Args:
+        source: Seq of the reply.
+        index: Number of the call.
+        text: What the model reads.
+        is_error: The call failed, or was stopped at a gate.
+        note: What the tool says beside its result; empty for nothing.
+        gate: The gate that stopped it: `visibility`, `schema`, `permission`; empty where it ran.
+        interrupted: It was started by a process that died; whether it had an effect is unknown.
+    """
+
+    source: int
+    index: int
+    text: Text
+    is_error: bool = False
+    note: str = ""
+    gate: str = ""
+    interrupted: bool = False
+
+
+@final
+class MessageReceived(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Mail for the run. *region* `None` delivers it into the conversation; *sender* is a run, or `user`."""
+
+    text: Text
+    sender: str = "user"
+    region: str | None = None
+
+
+# --- lanes
+
+
+@final
+class LaneStarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A lane has a job for the run. *region* and *entry_ids* say what it works on; empty for titling."""
+
+    lane: Lane
+    region: str = ""
+    entry_ids: tuple[int, ...] = ()
+
+
+@final
+class LaneCompleted(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A job is done. *job* is the seq of its `LaneStarted`."""
+
+    lane: Lane
+    job: int
+    region: str = ""
+
+
+@final
+class LaneDegraded(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A job came to nothing and the run goes on without it.
+
+    Args:
+        lane: The lane.
+        job: Seq of its `LaneStarted`.
+        region: The region it was for; empty for titling.
+        reason: `crashed`, `timeout`, `lane_down`, `nonsense`, `blank`, `not_smaller`, `overflow`, `provider`,
+            `dropped`.
+        error: The last error; empty for none.
+        bytes_saved: Of `not_smaller`: what the summary would have saved, 0 or less.
+    """
+
+    lane: Lane
+    job: int
+    region: str
+    reason: str
+    error: str = ""
+    bytes_saved: int = 0
+
+
+Payload: TypeAlias = (
+    RunSpawned
+    | RunTitled
+    | RunPaused
+    | RunResumed
+    | RunRestarted
+    | RunEnded
+    | ChildSpawned
+    | ChildEnded
+    | OutputSubmitted
+    | StageEntered
+    | StageLeft
+    | TransitionChosen
+    | GateBlocked
+    | GateForced
+    | Nudged
+    | ModelChanged
+    | SeedResolved
+    | SeedRefreshed
+    | EntryWritten
+    | EntriesEvicted
+    | EntriesReleased
+    | RegionReset
+    | ItemChanged
+    | ContextCompacted
+    | LayoutChanged
+    | InferenceStarted
+    | InferenceCompleted
+    | InferenceRetried
+    | InferenceFailed
+    | TokensMeasured
+    | ToolCallStarted
+    | ToolCallCompleted
+    | MessageReceived
+    | LaneStarted
+    | LaneCompleted
+    | LaneDegraded
+)
+
+NUMBERS: Mapping[type[Payload], int] = {
+    RunSpawned: 1,
+    RunTitled: 2,
+    RunPaused: 3,
+    RunResumed: 4,
+    # 5 RunPassivated
+    RunRestarted: 6,
+    RunEnded: 7,
+    # 8 BlueprintChanged, 9 BudgetReached
+    ChildSpawned: 10,
+    ChildEnded: 11,
+    OutputSubmitted: 12,
+    # 13 TimerSet, 14 TimerFired, 15 FactsRecorded, 16 MemoryLoaded
+    StageEntered: 20,
+    StageLeft: 21,
+    TransitionChosen: 22,
+    GateBlocked: 23,
+    GateForced: 24,
+    Nudged: 25,
+    ModelChanged: 26,
+    LayoutChanged: 27,
+    SeedResolved: 30,
+    SeedRefreshed: 31,
+    EntryWritten: 32,
+    EntriesEvicted: 33,
+    EntriesReleased: 34,
+    RegionReset: 35,
+    # 36 PartStored, 37 ScriptFailed
+    ItemChanged: 38,
+    ContextCompacted: 39,
+    InferenceStarted: 40,
+    InferenceCompleted: 41,
+    InferenceRetried: 42,
+    InferenceFailed: 43,
+    TokensMeasured: 44,
+    # 45 PromptEpoch, 46 PromptAmended
+    ToolCallStarted: 50,
+    ToolCallCompleted: 51,
+    MessageReceived: 52,
+    # 53 QuestionAsked, 54 QuestionAnswered, 55 GrantGiven
+    # 60 FrameEntered, 61 FrameLeft, 62 StepRecorded, 63 CallOpened
+    LaneStarted: 70,
+    LaneCompleted: 71,
+    LaneDegraded: 72,
+}
+"""The number of each kind in the journal. A number is never given twice; the ones in comments are spoken for."""
+
+KINDS: Mapping[int, type[Payload]] = {number: kind for kind, number in NUMBERS.items()}
+
+
+@final
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """One change of one run.
+
+    Args:
+        run_id: The run.
+        seq: Its place in the run, counting up from 1 without a gap.
+        at: When it happened, unix seconds.
+        payload: What happened.
+    """
+
+    run_id: str
+    seq: int
+    at: float
+    payload: Payload
+
+    @property
+    def kind(self) -> str:
+        """Name of its kind, such as `EntryWritten`."""
+        return type(self.payload).__name__
+
+    @property
+    def time(self) -> dt.datetime:
+        """When it happened, in UTC."""
+        return dt.datetime.fromtimestamp(self.at, dt.UTC)
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain JSON values with named fields, for people and other programs."""
+        return {
+            "run_id": self.run_id,
+            "seq": self.seq,
+            "at": self.time.isoformat(),
+            "kind": self.kind,
+            "payload": _plain(self.payload),
+        }
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in cast("tuple[object, ...]", value)]
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in cast("dict[object, object]", value).items()}
+    if isinstance(value, Text | Decimal):
+        return str(value)
+    return value.hex() if isinstance(value, bytes) else value
+
+
+# --- bytes
+
+
+def _to_json(value: object) -> object:
+    if isinstance(value, Text):
+        return msgspec.Raw(value.quoted)
+    raise NotImplementedError(f"{type(value).__name__} has no place in an event")
+
+
+def _from_json(kind: type, value: object) -> object:
+    if kind is Text and isinstance(value, str):
+        return Text.of(value)
+    raise NotImplementedError(f"{kind.__name__} has no place in an event")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_to_json)
+_decoders: dict[type, msgspec.json.Decoder[Any]] = {}
+
+
+def encode(payload: Payload) -> bytes:
+    """Return *payload* as the journal keeps it."""
+    return _encoder.encode(payload)
+
+
+def decode(number: int, data: bytes) -> Payload | None:
+    """Return the payload that *data* is; `None` for a kind that this version does not know.
+
+    Raises:
+        msgspec.ValidationError, msgspec.DecodeError: *data* is torn or corrupted.
+    """
+    kind = KINDS.get(number)
+    if kind is None:
+        return None
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgspec.json.Decoder(kind, dec_hook=_from_json)
+    return cast("Payload", decoder.decode(data))

@@ -1,0 +1,126 @@
+"""What a journal is: the one place where a run's events are kept, in order."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Literal, Protocol, TypeAlias, final
+
+import msgspec
+
+from shoal.runtime.events import Event
+
+Observer: TypeAlias = Callable[[Event], None]
+"""Gets each event once it is durable; it must not block and must not raise."""
+
+RunStatus: TypeAlias = Literal["running", "paused", "complete", "complete_interactive", "error", "cancelled"]
+
+
+@final
+class RunRow(msgspec.Struct, frozen=True, gc=False):
+    """One run as the journal's register knows it.
+
+    Args:
+        run_id: The run.
+        name: Name of its blueprint.
+        status: Where it stands by its newest event.
+        parent: The run that spawned it; `None` for a root.
+        root: The root of its tree.
+        title: Its title; `None` while it has none.
+        spawned_at: Unix seconds.
+        ended_at: Unix seconds; `None` while it has not ended.
+        stage: The stage it is in; `None` before the first.
+        events: How many events it has.
+        host: The process that hosts it; `None` where none does.
+        key: Idempotency key of its spawn; `None` for none.
+    """
+
+    run_id: str
+    name: str
+    status: RunStatus
+    parent: str | None
+    root: str
+    title: str | None
+    spawned_at: float
+    ended_at: float | None
+    stage: str | None
+    events: int
+    host: str | None
+    key: str | None = None
+
+    @property
+    def ended(self) -> bool:
+        """The run is over."""
+        return self.status not in ("running", "paused")
+
+
+class Reader(Protocol):
+    """Reads a journal; needs no running event loop."""
+
+    def read(self, run_id: str, *, after: int = 0) -> Iterator[Event]:
+        """Yield the events of *run_id* behind seq *after*, oldest first; kinds of a later version are left out.
+
+        Raises:
+            JournalDamaged: A row is torn or corrupted; every event before it was yielded.
+        """
+        ...
+
+    def runs(self, *, root: str | None = None) -> Sequence[RunRow]:
+        """Return all runs, or those of one tree, in the order in which they were spawned."""
+        ...
+
+    def find(self, run_id: str) -> RunRow:
+        """Return the run whose id is, or begins with, *run_id*.
+
+        Raises:
+            RunNotFound: There is none, or more than one.
+        """
+        ...
+
+    def definition(self, digest: str) -> bytes:
+        """Return the bytes that *digest* stands for.
+
+        Raises:
+            DefinitionMissing: The journal does not hold them.
+        """
+        ...
+
+
+class Journal(Reader, Protocol):
+    """Keeps events. Appends are ordered at once and awaited at barriers only."""
+
+    def append(self, event: Event) -> None:
+        """Put *event* behind everything appended so far; it is durable after the next `barrier`.
+
+        Raises:
+            JournalFailed: The journal cannot write; nothing was kept.
+        """
+        ...
+
+    async def barrier(self) -> None:
+        """Return once everything appended so far is durable.
+
+        Raises:
+            JournalFailed: It could not be written.
+        """
+        ...
+
+    def define(self, digest: str, data: bytes) -> None:
+        """Keep *data* under *digest*; it is durable no later than the events appended behind it."""
+        ...
+
+    def tail(self, run_id: str, *, after: int = 0) -> AsyncIterator[Event]:
+        """Yield the events of *run_id* behind *after*, and go on with new ones as they become durable; never ends."""
+        ...
+
+    async def serve(self) -> None:
+        """Commit what is appended, until cancelled."""
+        ...
+
+    def close(self) -> None:
+        """Commit what is left and close. Closing twice is fine."""
+        ...
+
+    @property
+    def healthy(self) -> bool:
+        """It can write."""
+        ...

@@ -1,0 +1,105 @@
+"""A journal that lives as long as its process: the default of `Swarm()`, and what most tests use."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import final
+
+import anyio
+import msgspec
+
+from shoal.errors import DefinitionMissing
+from shoal.runtime.events import Event
+from shoal.runtime.journal._base import Observer, RunRow
+from shoal.runtime.journal._commit import Batch, Tails, tell
+from shoal.runtime.journal._register import Register, pick
+
+
+@final
+class MemoryJournal:
+    """Keeps events in memory.
+
+    Args:
+        observers: Each gets every event once it is kept.
+    """
+
+    def __init__(self, observers: Sequence[Observer] = ()) -> None:
+        self.observers = list(observers)
+        self._events: dict[str, list[Event]] = {}
+        self._definitions: dict[str, bytes] = {}
+        self._register = Register()
+        self._tails = Tails()
+        self._batch = Batch()
+        self._wake: anyio.Event | None = None
+
+    def __repr__(self) -> str:
+        return f"<MemoryJournal {len(self._events)} runs>"
+
+    @property
+    def healthy(self) -> bool:
+        """It can always write."""
+        return True
+
+    def append(self, event: Event) -> None:
+        """Put *event* behind everything appended so far."""
+        self._batch.events.append(event)
+        if self._wake is not None:
+            self._wake.set()
+
+    def define(self, digest: str, data: bytes) -> None:
+        """Keep *data* under *digest*."""
+        self._definitions[digest] = data
+
+    async def barrier(self) -> None:
+        """Keep everything appended so far, and show it to the observers."""
+        self._settle()
+
+    async def serve(self) -> None:
+        """Keep what is appended, until cancelled."""
+        while True:
+            self._wake = anyio.Event()
+            self._settle()
+            await self._wake.wait()
+
+    def close(self) -> None:
+        """Keep what is left."""
+        self._settle()
+
+    def _settle(self) -> None:
+        batch = self._batch
+        if not batch.events:
+            return
+        self._batch = Batch()
+        for event in batch.events:
+            self._events.setdefault(event.run_id, []).append(event)
+            self._register.note(event)
+        batch.settle()
+        tell(self.observers, batch.events)
+        self._tails.notify(batch.events)
+
+    # --- reading
+
+    def read(self, run_id: str, *, after: int = 0) -> Iterator[Event]:
+        """Yield the events of *run_id* behind *after*."""
+        # Seqs count up from 1 without a gap, so the place of an event in its list is known.
+        yield from self._events.get(run_id, [])[after:]
+
+    def tail(self, run_id: str, *, after: int = 0) -> AsyncIterator[Event]:
+        """Yield the events of *run_id* behind *after*, and then new ones; never ends."""
+        return self._tails.follow(run_id, after, lambda run, seen: self.read(run, after=seen))
+
+    def runs(self, *, root: str | None = None) -> Sequence[RunRow]:
+        """Return all runs, or those of one tree."""
+        counted = ((row, len(self._events[row.run_id])) for row in self._register.rows(root))
+        return [msgspec.structs.replace(row, events=events) for row, events in counted]
+
+    def find(self, run_id: str) -> RunRow:
+        """Return the run whose id is, or begins with, *run_id*."""
+        return pick(run_id, [row for row in self.runs() if row.run_id.startswith(run_id)])
+
+    def definition(self, digest: str) -> bytes:
+        """Return the bytes that *digest* stands for."""
+        try:
+            return self._definitions[digest]
+        except KeyError:
+            raise DefinitionMissing(f"this journal holds no definition {digest!r}") from None

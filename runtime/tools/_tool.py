@@ -1,0 +1,278 @@
+"""What a tool is, and how a typed function becomes one."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, final, overload
+
+import anyio
+import msgspec
+
+from shoal.blueprints import Permission
+from shoal.errors import ToolInvalid
+from shoal.providers import Text, ToolSpec
+from shoal.runtime.context import ALIASES, estimate_text
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What calling a tool does to the world; decides what a resumed run may call again.
+
+    Args:
+        reads: It looks at something outside the run.
+        writes: It changes something outside the run.
+        network: It reaches beyond this machine.
+        asks_human: It waits for a person.
+        idempotent: Calling it again does no harm; `None` is true for a tool that only reads.
+    """
+
+    reads: bool = False
+    writes: bool = False
+    network: bool = False
+    asks_human: bool = False
+    idempotent: bool | None = None
+
+    @property
+    def repeatable(self) -> bool:
+        """A call that was interrupted may simply be made again."""
+        if self.idempotent is not None:
+            return self.idempotent
+        return self.reads and not (self.writes or self.network or self.asks_human)
+
+
+@final
+class ToolResult(msgspec.Struct, frozen=True, gc=False):
+    """What a call comes to.
+
+    Args:
+        text: What the model reads.
+        note: What stays beside the call where the text is routed to a region; empty for nothing.
+        is_error: The call failed; *text* says why and what to do.
+    """
+
+    text: Text
+    note: str = ""
+    is_error: bool = False
+
+    @classmethod
+    def of(cls, text: str, *, note: str = "") -> ToolResult:
+        """Return *text* as a result."""
+        return cls(Text.of(text), note)
+
+    @classmethod
+    def error(cls, text: str) -> ToolResult:
+        """Return *text* as an error that the model reads."""
+        return cls(Text.of(f"[error] {text}"), is_error=True)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What a built-in tool works with.
+
+    Args:
+        run_id: The run.
+        workdir: Its working directory; nothing outside it is read or written.
+        regions: Names of the regions that the stage sees.
+        hidden_dir: A folder that listings leave out; `None` for none.
+        threads: Limits the threads that block for tools.
+        read_bytes: Most bytes that one read gives.
+        list_entries: Most entries that one listing gives.
+    """
+
+    run_id: str
+    workdir: Path
+    regions: frozenset[str]
+    hidden_dir: Path | None
+    threads: anyio.CapacityLimiter
+    read_bytes: int
+    list_entries: int
+
+
+class Call(Protocol):
+    """What runs when a tool is called; arguments are checked against its schema before."""
+
+    def __call__(self, context: ToolContext, args: Mapping[str, Any]) -> Awaitable[ToolResult]: ...
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Tool:
+    """A typed function with a JSON schema, a permission and declared effects.
+
+    Args:
+        name: Its name.
+        description: What it does, for the model.
+        schema: JSON schema of its arguments, an object schema.
+        call: What runs; `None` for a tool that the run itself answers.
+        permission: What happens where nobody says anything else.
+        effects: What calling it does to the world.
+        source: Where a function given in code is, and the digest of its source; `None` for a built-in.
+    """
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    call: Call | None
+    permission: Permission = "allow"
+    effects: Effects = Effects()
+    source: tuple[str, str] | None = None
+    spec: ToolSpec = field(init=False)
+    tokens: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        source = json.dumps(self.schema, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        object.__setattr__(self, "spec", ToolSpec(self.name, self.description, source.encode()))
+        cost = estimate_text(Text.of(f"{self.name}{self.description}{source}"))
+        object.__setattr__(self, "tokens", cost)
+
+
+def canonical(name: str) -> str:
+    """Return the name under which a tool is known, whatever alias it is called by."""
+    return ALIASES.get(name, name)
+
+
+@final
+class FunctionTool(Generic[P, R]):
+    """An async function that is also a tool: call it as before, or give it to `spawn(tools=[…])`.
+
+    Args:
+        function: The function.
+        tool: What it is as a tool.
+    """
+
+    def __init__(self, function: Callable[P, Awaitable[R]], tool: Tool) -> None:
+        self.function = function
+        self.tool = tool
+        self.__doc__ = function.__doc__
+        self.__name__ = tool.name
+
+    def __repr__(self) -> str:
+        return f"<FunctionTool {self.tool.name}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R]:
+        return self.function(*args, **kwargs)
+
+
+@overload
+def tool(function: Callable[P, Awaitable[R]], /) -> FunctionTool[P, R]: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    permission: Permission = "allow",
+    reads: bool = False,
+    writes: bool = False,
+    network: bool = False,
+    asks_human: bool = False,
+    idempotent: bool | None = None,
+) -> Callable[[Callable[P, Awaitable[R]]], FunctionTool[P, R]]: ...
+
+
+def tool(
+    function: Callable[..., Awaitable[Any]] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    permission: Permission = "allow",
+    reads: bool = False,
+    writes: bool = False,
+    network: bool = False,
+    asks_human: bool = False,
+    idempotent: bool | None = None,
+) -> Any:
+    """Make an async function a tool. The schema comes from its signature, the descriptions from its docstring.
+
+    Its result is text, or any value that JSON can say. An exception becomes an error result that the model reads.
+
+    Args:
+        function: The function, where the decorator is used without arguments.
+        name: Its name; the function's unless given.
+        description: What it does, for the model; the docstring's first part unless given.
+        permission: What happens where no blueprint, configuration or launch flag says anything else.
+        reads: It looks at something outside the run.
+        writes: It changes something outside the run.
+        network: It reaches beyond this machine.
+        asks_human: It waits for a person.
+        idempotent: Calling it again does no harm; `None` is true for a tool that only reads.
+
+    Raises:
+        ToolInvalid: It is not an async function, or a parameter has no type that a schema can say.
+    """
+    effects = Effects(reads, writes, network, asks_human, idempotent)
+
+    def made(wrapped: Callable[..., Awaitable[Any]]) -> FunctionTool[..., Any]:
+        return FunctionTool(wrapped, _function_tool(wrapped, name, description, permission, effects))
+
+    return made if function is None else made(function)
+
+
+def as_tool(given: Tool | FunctionTool[..., Any] | Callable[..., Awaitable[Any]]) -> Tool:
+    """Return *given* as a tool; a bare async function is taken as one without declared effects.
+
+    Raises:
+        ToolInvalid: It cannot be a tool.
+    """
+    if isinstance(given, Tool):
+        return given
+    return given.tool if isinstance(given, FunctionTool) else tool(given).tool
+
+
+def _function_tool(
+    function: Callable[..., Awaitable[Any]],
+    name: str | None,
+    description: str | None,
+    permission: Permission,
+    effects: Effects,
+) -> Tool:
+    shown = getattr(function, "__qualname__", repr(function))
+    if not inspect.iscoroutinefunction(function):
+        raise ToolInvalid(f"{shown!r} is not an async function; declare it with `async def` to make it a tool")
+    # Imported here: only those who write tools in code pay for it, and then once.
+    from shoal.runtime.tools._arguments import arguments_of  # noqa: PLC0415
+
+    arguments = arguments_of(function)
+
+    async def call(context: ToolContext, args: Mapping[str, Any]) -> ToolResult:
+        return as_result(await function(**arguments.parse(args)))
+
+    return Tool(
+        name or function.__name__,
+        arguments.description if description is None else description,
+        arguments.schema,
+        call,
+        permission,
+        effects,
+        (f"{function.__module__}:{function.__qualname__}", source_digest(function)),
+    )
+
+
+def as_result(value: object) -> ToolResult:
+    """Return what a function returned as a result: text as it is, nothing as empty text, anything else as JSON."""
+    if isinstance(value, ToolResult):
+        return value
+    if value is None:
+        return ToolResult.of("")
+    return ToolResult.of(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+
+
+def source_digest(function: Callable[..., Any]) -> str:
+    """Return a digest of the source of *function*; of its byte code where there is no source."""
+    try:
+        source = inspect.getsource(function).encode()
+    except (OSError, TypeError):
+        source = function.__code__.co_code
+    return hashlib.sha256(source).hexdigest()[:16]
