@@ -1,5 +1,16 @@
 """Model APIs: one request in, one stream that ends in one reply out. It knows nothing of runs."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from shoal.providers._breaker import Breaker, BreakerState
+from shoal.providers._chat import ChatEncoder, chat_encoder
+from shoal.providers._exchange import RetryPolicy, exchange
+from shoal.providers._offline import OfflineProvider, Policy, offline
+from shoal.providers._profiles import profiles_from, shipped_profile
+from shoal.providers._servers import SERVERS, Capabilities
 from shoal.providers._text import EMPTY, Text, join
 from shoal.providers._values import (
     NO_TOOLS,
@@ -31,16 +42,29 @@ from shoal.providers._values import (
     Volatility,
     digest,
 )
+from shoal.providers._wire import Wire
+
+if TYPE_CHECKING:
+    from shoal.providers._compatible import CompatibleProvider, compatible
+    from shoal.providers._transport import Timeouts
 
 __all__ = [
     "EMPTY",
     "NO_TOOLS",
+    "SERVERS",
     "Block",
+    "Breaker",
+    "BreakerState",
     "Bucket",
+    "Capabilities",
+    "ChatEncoder",
+    "CompatibleProvider",
     "Completed",
     "Finish",
     "Message",
     "ModelProfile",
+    "OfflineProvider",
+    "Policy",
     "PolicyStep",
     "Price",
     "Provider",
@@ -49,6 +73,7 @@ __all__ = [
     "ReasoningDelta",
     "Reply",
     "Request",
+    "RetryPolicy",
     "Role",
     "Segment",
     "Situation",
@@ -56,12 +81,31 @@ __all__ = [
     "StreamEvent",
     "Text",
     "TextDelta",
+    "Timeouts",
     "TokenCount",
     "ToolCall",
     "ToolSet",
     "ToolSpec",
     "Usage",
     "Volatility",
+    "Wire",
+    "chat_encoder",
+    "compatible",
     "digest",
+    "exchange",
     "join",
+    "offline",
+    "profiles_from",
+    "shipped_profile",
 ]
+
+# What needs an HTTP client is loaded when it is first asked for: importing one costs more than everything else here.
+_LAZY = {"CompatibleProvider": "_compatible", "Timeouts": "_transport", "compatible": "_compatible"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(f"shoal.providers.{_LAZY[name]}"), name)
+    globals()[name] = found
+    return found
