@@ -442,7 +442,10 @@ class ChildSupervision:
 @final
 @dataclass(frozen=True, slots=True)
 class OfflineStep:
-    """One step of the offline provider's policy; exactly one of *call*, *extract*, *say*, *route* is set."""
+    """One step of the offline provider's policy; exactly one of *call*, *extract*, *say*, *route* is set.
+
+    *pages* is how often a *call* is made at most, where its result says that it goes on (`[continue with offset=N]`).
+    """
 
     call: str | None = None
     args: Mapping[str, Any] = field(default_factory=_empty)
@@ -452,6 +455,7 @@ class OfflineStep:
     into: str | None = None
     say: str | None = None
     route: str | None = None
+    pages: int = 1
 
 
 @final

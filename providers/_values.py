@@ -228,6 +228,8 @@ class PolicyStep(msgspec.Struct, frozen=True):
         into: The tool whose one text argument takes them; `None` says them.
         say: A template to answer with.
         route: `overlap`, or the stage to choose where the model is asked for one.
+        pages: How often *call* is made at most: a result that ends in a line `[continue with NAME=VALUE]` has the
+            step repeated with that argument. 1 or more.
     """
 
     call: str | None = None
@@ -238,6 +240,7 @@ class PolicyStep(msgspec.Struct, frozen=True):
     into: str | None = None
     say: str | None = None
     route: str | None = None
+    pages: int = 1
 
 
 @final
