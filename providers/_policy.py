@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn, final
+from typing import Any, NoReturn, TypeAlias, final
 
 import msgspec
 
@@ -23,6 +23,8 @@ CLOSING = "Done. No language model was used: this stage followed its offline pol
 DEFAULT_SENTENCES = 6
 
 _NAMED = re.compile(r"(region|result|extract)\(([^()]*)\)")
+
+_GOES_ON = re.compile(r"\n?\[continue with (\w+)=([^\]\n]*)\]\s*\Z")
 
 
 @final
@@ -48,7 +50,10 @@ class Answered(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """What its calls gave, in their order."""
-        return "\n".join([result.text for result in self.results])
+        return "\n".join([_GOES_ON.sub("", result.text) for result in self.results])
+
+
+_Ran: TypeAlias = Mapping[int, Sequence[Answered | None]]
 
 
 def decide(request: Request, situation: Situation) -> Decision:
@@ -84,6 +89,8 @@ class _Visit:
     def next(self, policy: Sequence[PolicyStep]) -> Decision:
         """Return what the next step of *policy* says; when all have run, the owed output or a closing text."""
         at, ran = self._progress(policy)
+        if at in ran:
+            return Decision(calls=tuple(_next_pages(ran[at][-1])))
         fill = self._fill(at, ran)
         for step in policy[at:]:
             decision = None if step.route is not None else self._run(step, fill)
@@ -91,19 +98,22 @@ class _Visit:
                 return decision
         return self._output() or Decision(CLOSING)
 
-    def _progress(self, policy: Sequence[PolicyStep]) -> tuple[int, dict[int, Answered | None]]:
-        """Return the index of the step to run, and the answer of each step that ran.
+    def _progress(self, policy: Sequence[PolicyStep]) -> tuple[int, _Ran]:
+        """Return the index of the step to run, and the answers of each step that ran; one that goes on too.
 
         Iterations and steps go side by side. Routing steps answer no iteration, and a `for_each` step that had no
-        items answered none either: that is seen from an answer that it cannot have given.
+        items answered none either: that is seen from an answer that it cannot have given. A step whose results go on
+        answers one iteration a page.
         """
         at = 0
-        ran: dict[int, Answered | None] = {}
+        ran: dict[int, list[Answered | None]] = {}
         for answer in self._answers:
             while at < len(policy) and _passed_over(policy[at], answer):
                 at += 1
-            ran[at] = answer
-            at += 1
+            pages = ran.setdefault(at, [])
+            pages.append(answer)
+            if at >= len(policy) or len(pages) >= policy[at].pages or not _next_pages(answer):
+                at += 1
         return at, ran
 
     def _run(self, step: PolicyStep, fill: Fill) -> Decision | None:
@@ -137,7 +147,7 @@ class _Visit:
 
     # --- placeholders
 
-    def _fill(self, at: int, ran: Mapping[int, Answered | None]) -> Fill:
+    def _fill(self, at: int, ran: _Ran) -> Fill:
         def fill(name: str) -> str:
             if name == "task":
                 return self._situation.task
@@ -161,15 +171,15 @@ class _Visit:
             self._missing(name, f"`{{{name}}}` needs a region and how many sentences, 1 or more")
         return extract(self._situation.regions.get(region.strip(), ""), int(count))
 
-    def _result(self, step: str, at: int, ran: Mapping[int, Answered | None]) -> str:
+    def _result(self, step: str, at: int, ran: _Ran) -> str:
         key = f"result({step})"
         if not step.isdecimal() or not 1 <= int(step) <= at:
             self._missing(key, f"`{key}` names no step in front of this one")
-        index = int(step) - 1
-        if index not in ran:
-            return ""  # passed over, since it had no items
-        answer = ran[index]
-        return self._missing(key, f"the answer of step {step} has left the window") if answer is None else answer.text
+        pages = ran.get(int(step) - 1, [])  # none where it was passed over, since it had no items
+        kept = [page for page in pages if page is not None]
+        if len(kept) < len(pages):
+            self._missing(key, f"the answer of step {step} has left the window")
+        return "\n".join([page.text for page in kept])
 
     def _named(self, source: str, fill: Fill) -> str:
         if not source.startswith(("region(", "result(")):
@@ -266,12 +276,7 @@ def items_of(source: str) -> list[str]:
 
 
 def _unquoted(line: str) -> str:
-    if not line.startswith('"'):
-        return line
-    try:
-        read: object = json.loads(line)
-    except ValueError:
-        return line
+    read = _read(line) if line.startswith('"') else line
     return read if isinstance(read, str) else line
 
 
@@ -281,6 +286,29 @@ def _passed_over(step: PolicyStep, answer: Answered | None) -> bool:
     if step.for_each is None or answer is None:
         return False
     return {call.name for call in answer.message.calls} != {step.call}
+
+
+def _next_pages(answer: Answered | None) -> list[tuple[str, dict[str, Any]]]:
+    """Return the calls that go on where those of *answer* stopped, as their results say."""
+    if answer is None:
+        return []
+    results = {result.call_id: result for result in answer.results if not result.is_error}
+    pages: list[tuple[str, dict[str, Any]]] = []
+    for call in answer.message.calls:
+        goes_on = _GOES_ON.search(results[call.call_id].text) if call.call_id in results else None
+        if goes_on is not None:
+            name, value = goes_on.groups()
+            pages.append((call.name, {**as_object(_read(str(call.arguments))), name: _read(value)}))
+    return pages
+
+
+def _read(source: str) -> object:
+    """Return *source* decoded where it is JSON, else itself."""
+    try:
+        read: object = json.loads(source)
+    except (ValueError, RecursionError):
+        return source
+    return read
 
 
 def _required(spec: ToolSpec) -> tuple[list[str], list[str]]:
