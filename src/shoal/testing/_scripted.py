@@ -33,7 +33,6 @@ from shoal.providers import (
     chat_encoder,
 )
 
-
 PRICE = Price(Decimal(1), Decimal(5), Decimal("0.1"), Decimal("1.25"), source="the script")
 
 
