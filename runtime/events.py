@@ -219,13 +219,25 @@ class StageEntered(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 @final
 class StageLeft(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A visit of a stage ended. *reason*: `done`, `error`, `max_iterations`, `stuck`, `cancelled`."""
+    """A visit of a stage ended.
+
+    Args:
+        stage: The stage.
+        visit: Which visit.
+        reason: `done`, `error`, `max_iterations`, `cancelled`.
+        iterations: How many of its requests were answered.
+        error: What went wrong; empty for nothing.
+        flags: What was let through: `max_iterations_hit`, `output_forced`, `splits_degraded`.
+        abandoned: Required regions that were still empty.
+    """
 
     stage: str
     visit: int
     reason: str
     iterations: int
     error: str = ""
+    flags: tuple[str, ...] = ()
+    abandoned: tuple[str, ...] = ()
 
 
 @final

@@ -36,13 +36,12 @@ from shoal.runtime.context._layout import (
 )
 from shoal.runtime.context._operations import OPERATIONS, Answer, Origin, operate
 from shoal.runtime.context._render import Theme
-from shoal.runtime.context._routing import ALIASES, Destination, destination, pointer
+from shoal.runtime.context._routing import Destination, destination, pointer
 from shoal.runtime.context._store import Item, RegionState
 from shoal.runtime.context._window import Order, Plan, Window
 from shoal.runtime.context.attribution import OVERHEAD, REPLY_REASONING, REPLY_TEXT, Share, attribute
 
 __all__ = [
-    "ALIASES",
     "CONVERSATION",
     "FINAL_OUTPUT",
     "INSTRUCTIONS",

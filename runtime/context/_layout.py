@@ -61,6 +61,7 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
         instructions: The instructions; `None` for a stage without any.
         theme: How headings are made and protected.
         reset: Regions that are emptied on each entry.
+        everything: Every region's definition, also of those that only other stages declare.
     """
 
     stage: str
@@ -72,6 +73,7 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
     instructions: Text | None
     theme: Theme
     reset: tuple[str, ...] = ()
+    everything: Mapping[str, Region] = {}
 
     def sees(self, region: str) -> bool:
         """Say whether the stage sees *region*."""
@@ -121,7 +123,15 @@ def layout_of(blueprint: Blueprint, stage: Stage, theme: Theme) -> Layout:
         text,
         theme,
         stage.context.reset,
+        _everything(blueprint) | visible,
     )
+
+
+def _everything(blueprint: Blueprint) -> dict[str, Region]:
+    """Return the first definition of every region, the blueprint's layout before the stages' own."""
+    layouts = (declared(blueprint), *(stage.context.regions or () for stage in blueprint.stages))
+    own = [OWN_REGIONS[name] for name in ALWAYS_REGIONS]
+    return {region.name: region for region in reversed([region for layout in (*layouts, own) for region in layout])}
 
 
 def _place(region: Region, declared_order: list[str]) -> tuple[int, int, bool, int]:

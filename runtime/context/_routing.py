@@ -7,14 +7,11 @@ from typing import TypeVar, final
 
 import msgspec
 
-from shoal.blueprints import Route, ToolRouting
+from shoal.blueprints import Route, ToolRouting, tool_name
 from shoal.runtime.context._layout import CONVERSATION, Layout
 from shoal.runtime.context._window import Plan
 
 T = TypeVar("T")
-
-ALIASES: Mapping[str, str] = {"bash": "shell"}
-"""Other names of built-in tools; a rule for either covers both."""
 
 
 @final
@@ -40,9 +37,9 @@ def destination(routing: ToolRouting | None, tool: str) -> Destination:
 
 
 def _rule(rules: Mapping[str, T], tool: str) -> T | None:
-    named = ALIASES.get(tool, tool)
+    named = tool_name(tool)
     for name, rule in rules.items():
-        if ALIASES.get(name, name) == named:
+        if tool_name(name) == named:
             return rule
     return None
 

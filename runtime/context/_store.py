@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, final
 import msgspec
 
 from shoal.blueprints import Region
-from shoal.providers import Block, Segment, Text
+from shoal.providers import Block, Segment, Text, digest
 from shoal.runtime.context._budget import Limits
 from shoal.runtime.context._entry import Entry, Group
 
@@ -147,6 +147,11 @@ class RegionState:
     def newest(self) -> Group | None:
         """The newest group; `None` where there is none."""
         return self.chunks[-1].groups[-1] if self.chunks else None
+
+    def digest(self) -> bytes:
+        """Return 16 bytes that stand for its content, whatever its ids."""
+        items = [f"{item.item_id}|{item.state}|{len(item.notes)}".encode() for item in self.items.values()]
+        return digest(*[entry.message.digest for entry in self.all_entries()], *items)
 
     def units(self) -> Iterator[tuple[tuple[int, ...], int, int]]:
         """Yield what goes together, oldest first, as (entry ids, tokens, entries): frozen chunks, then groups."""

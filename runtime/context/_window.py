@@ -107,9 +107,11 @@ class Window:
             former.instructions, former.instruction_tokens = None, 0
             former.touched()
         self.layout, self.window_tokens = layout, window_tokens
-        for name, region in layout.regions.items():
-            limits = resolve(region, window_tokens)
+        for name, first in layout.everything.items():
             state = self.states.get(name)
+            # A hidden region keeps the definition under which it was last seen; its budget holds on any model.
+            region = first if state is None else layout.regions.get(name, state.region)
+            limits = resolve(region, window_tokens)
             if state is None:
                 self.states[name] = RegionState(region, limits, cut_of(region))
             elif state.region != region or state.limits != limits:
@@ -126,10 +128,10 @@ class Window:
         """
         changes: list[Change] = []
         report: list[BudgetChange] = []
-        for name, region in layout.regions.items():
-            state = self.states.get(name)
+        for name, state in self.states.items():
+            region = layout.regions.get(name, state.region)
             limits = resolve(region, window_tokens)
-            if state is None or state.limits.budget == limits.budget:
+            if state.limits.budget == limits.budget:
                 continue
             evicted = self._fit(state, region, limits.estimated(self.ratio))
             changes.extend(evicted)

@@ -16,7 +16,7 @@ import msgspec
 from shoal.blueprints import Permission
 from shoal.errors import ToolInvalid
 from shoal.providers import Text, ToolSpec
-from shoal.runtime.context import ALIASES, estimate_text
+from shoal.runtime.context import estimate_text
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -134,11 +134,6 @@ class Tool:
         object.__setattr__(self, "spec", ToolSpec(self.name, self.description, source.encode()))
         cost = estimate_text(Text.of(f"{self.name}{self.description}{source}"))
         object.__setattr__(self, "tokens", cost)
-
-
-def canonical(name: str) -> str:
-    """Return the name under which a tool is known, whatever alias it is called by."""
-    return ALIASES.get(name, name)
 
 
 @final

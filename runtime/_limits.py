@@ -1,0 +1,46 @@
+"""The limits of runs, each with its default; a swarm is given its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What runs of one swarm may do at most.
+
+    Args:
+        max_iterations: Inferences in one visit of a stage that sets none.
+        max_calls_per_turn: Tool calls of one reply that are run; the rest get an error that says so.
+        max_child_depth: Levels of children below a root.
+        tool_threads: Threads that block for tools at once, over all runs.
+        tool_calls: Tool calls that run at once, over all runs.
+        inferences: Requests in flight to one provider.
+        read_bytes: Most bytes that one file read gives.
+        list_entries: Most names that one listing gives.
+        seed_bytes: Most bytes that one seed file may have.
+        request_timeout_s: Seconds for one attempt of a request.
+        mailbox: Messages that a run's mailbox holds.
+        shutdown_s: Seconds that a run gets to stop.
+        asks: How often a stage is asked again for what it owes.
+        nudges: How often a stage is asked again after a reply without a tool call.
+        output_bytes: Longest output; what is longer is cut.
+    """
+
+    max_iterations: int = 50
+    max_calls_per_turn: int = 64
+    max_child_depth: int = 3
+    tool_threads: int = 8
+    tool_calls: int = 64
+    inferences: int = 64
+    read_bytes: int = 256 * 1024
+    list_entries: int = 2_000
+    seed_bytes: int = 8 * 1024 * 1024
+    request_timeout_s: float = 900.0
+    mailbox: int = 256
+    shutdown_s: float = 5.0
+    asks: int = 3
+    nudges: int = 3
+    output_bytes: int = 256 * 1024

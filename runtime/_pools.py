@@ -1,0 +1,122 @@
+"""Pools: how much may be in flight towards one resource, fair across runs."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import final
+
+import anyio
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PoolStatistics:
+    """How busy a pool is: what is in flight, what waits, the limit, and the seconds that were waited so far."""
+
+    busy: int
+    queued: int
+    limit: int
+    waited_s: float
+
+
+@final
+class Pool:
+    """A fair limit of what may be in flight towards one resource.
+
+    Runs that wait are served in turn, each with its oldest request, so that a run with a hundred calls does not keep
+    the others out.
+
+    Args:
+        name: What it leads to.
+        limit: Most in flight at once, 1 or more.
+    """
+
+    def __init__(self, name: str, limit: int) -> None:
+        self.name = name
+        self.limit = limit
+        self._busy = 0
+        self._waiting: OrderedDict[str, deque[anyio.Event]] = OrderedDict()
+        self._queued = 0
+        self._waited_s = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Pool {self.name} {self._busy}/{self.limit} busy, {self._queued} queued>"
+
+    def statistics(self) -> PoolStatistics:
+        """Return how busy it is."""
+        return PoolStatistics(self._busy, self._queued, self.limit, self._waited_s)
+
+    @asynccontextmanager
+    async def slot(self, run_id: str) -> AsyncGenerator[None]:
+        """Hold a place for *run_id* while the block runs; waits for one."""
+        if self._busy < self.limit:
+            self._busy += 1
+        else:
+            await self._wait(run_id)
+        try:
+            yield
+        finally:
+            self._release()
+
+    async def _wait(self, run_id: str) -> None:
+        turn = anyio.Event()
+        self._waiting.setdefault(run_id, deque()).append(turn)
+        self._queued += 1
+        began = anyio.current_time()
+        try:
+            await turn.wait()
+        except BaseException:
+            if turn.is_set():
+                self._release()  # the place came together with the cancel: it goes to the next in line
+            else:
+                self._forget(run_id, turn)
+            raise
+        finally:
+            self._waited_s += anyio.current_time() - began
+
+    def _release(self) -> None:
+        if not self._waiting:
+            self._busy -= 1
+            return
+        run_id, turns = self._waiting.popitem(last=False)
+        turn = turns.popleft()
+        if turns:
+            self._waiting[run_id] = turns
+        self._queued -= 1
+        turn.set()
+
+    def _forget(self, run_id: str, turn: anyio.Event) -> None:
+        turns = self._waiting[run_id]
+        turns.remove(turn)
+        if not turns:
+            del self._waiting[run_id]
+        self._queued -= 1
+
+
+@final
+class Pools:
+    """The pools of a swarm, made when first asked for.
+
+    Args:
+        limits: Limit by name.
+        default: Limit of a pool that has none of its own.
+    """
+
+    def __init__(self, limits: Mapping[str, int], default: int) -> None:
+        self._limits = dict(limits)
+        self._default = default
+        self._pools: dict[str, Pool] = {}
+
+    def get(self, name: str) -> Pool:
+        """Return the pool called *name*."""
+        pool = self._pools.get(name)
+        if pool is None:
+            pool = self._pools[name] = Pool(name, self._limits.get(name, self._default))
+        return pool
+
+    def statistics(self) -> Mapping[str, PoolStatistics]:
+        """Return how busy each pool is, by name."""
+        return {name: pool.statistics() for name, pool in self._pools.items()}

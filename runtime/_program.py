@@ -1,0 +1,143 @@
+"""A blueprint made ready to run: what all runs of one definition share.
+
+A run's memory is its window; what it is made of stands here once, however many runs there are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import msgspec
+
+from shoal.blueprints import Blueprint, Region, Stage, canonical, from_canonical, stage_tools
+from shoal.errors import SpawnRefused
+from shoal.providers import NO_TOOLS, PolicyStep, ToolSet
+from shoal.runtime.context import Layout, Theme, layout_of, names_of
+from shoal.runtime.tools import BUILT_IN, Tool
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class StageProgram:
+    """One stage made ready.
+
+    Args:
+        stage: Its definition.
+        layout: What it sees.
+        tools: Its tools by name.
+        offered: What a request offers.
+        policy: The offline provider's steps; `None` for its default.
+        position: Its place in the file, from 0.
+        refreshing: Regions whose seed is resolved again on each entry, in declared order.
+        watched: Regions whose content a gate compares with the stage's entry.
+    """
+
+    stage: Stage
+    layout: Layout
+    tools: Mapping[str, Tool]
+    offered: ToolSet
+    policy: tuple[PolicyStep, ...] | None
+    position: int
+    refreshing: tuple[str, ...] = ()
+    watched: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.stage.name
+
+
+@final
+class Program:
+    """A blueprint made ready to run.
+
+    Args:
+        blueprint: The blueprint.
+        given: Tools that the spawn brings in code.
+        digest: Digest of *definition*.
+        definition: What the journal keeps of it.
+
+    Raises:
+        SpawnRefused: A stage lists a tool that nobody has.
+    """
+
+    def __init__(self, blueprint: Blueprint, given: Sequence[Tool] = ()) -> None:
+        self.blueprint = blueprint
+        self.given = tuple(given)
+        self.definition = _definition(blueprint, self.given)
+        self.digest = hashlib.sha256(self.definition).hexdigest()[:32]
+        theme = Theme(names_of(blueprint))
+        known = {**BUILT_IN, **{tool.name: tool for tool in self.given}}
+        listed = {name for stage in blueprint.stages for name in stage_tools(stage)}
+        # Functions given in code belong to the stages that list them; if none does, to all.
+        for_all = tuple(tool.name for tool in self.given if tool.name not in listed)
+        self.stages: Mapping[str, StageProgram] = {
+            stage.name: _stage(blueprint, stage, position, known, for_all, theme)
+            for position, stage in enumerate(blueprint.stages)
+        }
+
+    def __repr__(self) -> str:
+        return f"<Program {self.blueprint.name} {self.digest}>"
+
+    @property
+    def regions(self) -> Mapping[str, Region]:
+        """Every region's definition, in declared order, wherever it is declared."""
+        return self.stages[self.blueprint.entry].layout.everything
+
+    def following(self, stage: str) -> str | None:
+        """Return the stage that stands behind *stage* in the file; `None` for the last."""
+        position = self.stages[stage].position + 1
+        return self.blueprint.stages[position].name if position < len(self.blueprint.stages) else None
+
+
+def _stage(
+    blueprint: Blueprint, stage: Stage, position: int, known: Mapping[str, Tool], for_all: Sequence[str], theme: Theme
+) -> StageProgram:
+    names = dict.fromkeys((*stage_tools(stage), *for_all))
+    missing = [name for name in names if name not in known]
+    if missing:
+        listed = ", ".join(f"`{name}`" for name in missing)
+        raise SpawnRefused(
+            f"stage {stage.name!r} of {blueprint.name!r} lists {listed}, which nobody has; "
+            "give it with `spawn(tools=[…])` or take it out of `available_tools`"
+        )
+    tools = {name: known[name] for name in names}
+    layout = layout_of(blueprint, stage, theme)
+    regions = layout.regions.items()
+    refreshing = tuple(name for name, region in regions if getattr(region.seed, "refresh", "once") != "once")
+    gates = [edge.gate for edge in stage.transitions or () if edge.gate is not None]
+    watched = tuple(gate.require_region_updated for gate in gates if gate.require_region_updated is not None)
+    return StageProgram(stage, layout, tools, offer(tools), _policy(stage), position, refreshing, watched)
+
+
+def offer(tools: Mapping[str, Tool]) -> ToolSet:
+    """Return what a request offers of *tools*, sorted by name."""
+    if not tools:
+        return NO_TOOLS
+    chosen = [tools[name] for name in sorted(tools)]
+    return ToolSet(tuple(tool.spec for tool in chosen), sum(tool.tokens for tool in chosen))
+
+
+def _policy(stage: Stage) -> tuple[PolicyStep, ...] | None:
+    if stage.offline is None:
+        return None
+    return tuple(
+        PolicyStep(s.call, dict(s.args), s.for_each, s.extract, s.sentences, s.into, s.say, s.route, s.pages)
+        for s in stage.offline
+    )
+
+
+def _definition(blueprint: Blueprint, given: Sequence[Tool]) -> bytes:
+    tools = [{"name": t.name, "source": t.source, "schema": t.schema, "description": t.description} for t in given]
+    whole = {"format": 1, "blueprint": json.loads(canonical(blueprint)), "tools": tools}
+    return json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def read_definition(data: bytes) -> tuple[Blueprint, Sequence[Mapping[str, Any]]]:
+    """Return the blueprint of a definition, and the tools that were given in code: name, source, schema."""
+    whole = msgspec.json.decode(data)
+    return from_canonical(msgspec.json.encode(whole["blueprint"])), whole["tools"]

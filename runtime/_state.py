@@ -1,0 +1,566 @@
+"""The state of a run: what its events add up to, and nothing else.
+
+`RunState.apply` is the only thing that changes it. A live run journals an event and applies it; a resumed one applies
+what the journal holds. It is the same code, so both end in the same state.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from typing import Any, Literal, TypeAlias, cast, final
+
+import msgspec
+
+from shoal.blueprints import tool_name
+from shoal.errors import DefinitionMissing
+from shoal.providers import EMPTY, Message, ProviderState, Text, ToolCall, Usage
+from shoal.runtime._program import Program, StageProgram
+from shoal.runtime.context import (
+    WHOLE,
+    Calibration,
+    ContextCompacted,
+    EntriesEvicted,
+    EntriesReleased,
+    EntryWritten,
+    ItemChanged,
+    LayoutChanged,
+    RegionReset,
+    SeedRefreshed,
+    SeedResolved,
+    Window,
+    materialise,
+)
+from shoal.runtime.events import (
+    ChildEnded,
+    ChildSpawned,
+    Event,
+    GateBlocked,
+    GateForced,
+    InferenceCompleted,
+    InferenceFailed,
+    InferenceStarted,
+    LaneCompleted,
+    LaneDegraded,
+    LaneStarted,
+    MessageReceived,
+    ModelChanged,
+    Nudged,
+    OutputSubmitted,
+    Payload,
+    RunEnded,
+    RunPaused,
+    RunRestarted,
+    RunResumed,
+    RunSpawned,
+    RunTitled,
+    StageEntered,
+    StageLeft,
+    TokensMeasured,
+    ToolCallCompleted,
+    ToolCallStarted,
+    TransitionChosen,
+)
+
+Phase: TypeAlias = Literal["running", "paused", "ended"]
+
+MOST_OUTPUT_BYTES = 256 * 1024
+
+
+@final
+class Turn:
+    """The newest reply of the stage, and how far its calls are.
+
+    Args:
+        seq: Seq of the reply.
+        reply: The reply.
+    """
+
+    __slots__ = ("answered", "calls", "reply", "results", "seq", "started", "written")
+
+    def __init__(self, seq: int, reply: InferenceCompleted) -> None:
+        self.seq = seq
+        self.reply = reply
+        self.calls = calls_of(seq, reply)
+        self.started: set[int] = set()
+        self.results: dict[int, ToolCallCompleted] = {}
+        self.written: dict[int, int] = {}
+        """Seq of each result, by call."""
+        self.answered: set[int] = set()
+        """Calls whose result stands in the conversation."""
+
+    @property
+    def open_calls(self) -> tuple[int, ...]:
+        """Numbers of the calls without a result, in call order."""
+        return tuple(index for index in range(len(self.calls)) if index not in self.results)
+
+
+@final
+class Child(msgspec.Struct, frozen=True):
+    """A child run as its parent knows it."""
+
+    spawned: ChildSpawned
+    ended: ChildEnded | None = None
+    ended_seq: int = 0
+
+
+@final
+class Job(msgspec.Struct, frozen=True):
+    """A lane job that is under way: the seq of its `LaneStarted`, and that event."""
+
+    job: int
+    started: LaneStarted
+
+
+class Visit:
+    """What is counted within one visit of a stage, and forgotten with it."""
+
+    __slots__ = (
+        "asked",
+        "called_tool",
+        "children",
+        "digests",
+        "entered_seq",
+        "gates",
+        "iterations",
+        "number",
+        "output_submitted",
+        "refreshed",
+        "stage",
+        "tool_calls",
+        "worked",
+    )
+
+    def __init__(self, stage: str, number: int, entered_seq: int) -> None:
+        self.stage = stage
+        self.number = number
+        self.entered_seq = entered_seq
+        self.iterations = 0
+        self.tool_calls = 0
+        self.called_tool = False
+        self.output_submitted = False
+        self.asked: dict[str, int] = {}
+        """How often the stage was asked again, by reason."""
+        self.gates: dict[str, int] = {}
+        """How often a gate held, by the edge's target."""
+        self.refreshed: set[str] = set()
+        """Regions whose refresh came to an end in this visit."""
+        self.children = 0
+        self.worked: set[str] = set()
+        """Tools of which a call succeeded, or was stopped by a permission."""
+        self.digests: dict[str, bytes] = {}
+        """Digests of the regions that gates of this stage watch, as of its first request."""
+
+
+@final
+class RunState:
+    """The state of one run.
+
+    Args:
+        run_id: The run.
+        program: What it is made of.
+    """
+
+    def __init__(self, run_id: str, program: Program) -> None:
+        self.run_id = run_id
+        self.program = program
+        self.seq = 0
+        self.phase: Phase = "running"
+        self.spawned: RunSpawned | None = None
+        self.title: str | None = None
+        self.paused: RunPaused | None = None
+        self.ended: RunEnded | None = None
+        self.window: Window | None = None
+        self.serving: tuple[str, str, int] = ("", "", 0)
+        """Provider, model and window of the stage."""
+        self.visits: dict[str, int] = {}
+        self.visit: Visit | None = None
+        self.leaving: TransitionChosen | None = None
+        """The edge that is being taken, between leaving a stage and entering the next."""
+        self.turn: Turn | None = None
+        self.routing: InferenceCompleted | None = None
+        self.failure: InferenceFailed | None = None
+        self.left_error = ""
+        """What the newest stage that was left failed with."""
+        self.inbox: list[tuple[int, MessageReceived]] = []
+        self.children: dict[str, Child] = {}
+        self.jobs: dict[int, Job] = {}
+        self.output: Text | None = None
+        self.output_seq = 0
+        self.output_format: str | None = None
+        self.artifacts: tuple[str, ...] = ()
+        self.last_text: Text = EMPTY
+        self.last_text_seq = 0
+        self.flags: dict[str, int | tuple[str, ...]] = {}
+        self.usage = Usage()
+        self.cost: Decimal | None = Decimal(0)
+        self.calibration: dict[str, Calibration] = {}
+        self.asked_tokens = 0
+        """What the regions were estimated at when the newest request of the stage went out."""
+        self.restarts: list[tuple[int, str]] = []
+        """Seq and error of each restart since the run last got on."""
+        self._recent: dict[int, Payload] = {}
+        """Events whose text an entry may still refer to."""
+
+    def __repr__(self) -> str:
+        stage = self.visit.stage if self.visit else "-"
+        return f"<RunState {self.run_id} {self.phase} stage={stage} seq={self.seq}>"
+
+    # --- reading
+
+    @property
+    def stage(self) -> StageProgram:
+        """The stage that the run is in."""
+        assert self.visit is not None  # a run is entered with its first event
+        return self.program.stages[self.visit.stage]
+
+    @property
+    def view(self) -> Window:
+        """The window of a run that has entered its first stage."""
+        assert self.window is not None  # see `stage`
+        return self.window
+
+    @property
+    def made_by(self) -> RunSpawned:
+        """How the run was spawned."""
+        assert self.spawned is not None  # the first event of every run
+        return self.spawned
+
+    @property
+    def now_calibration(self) -> Calibration:
+        """How estimates for the current model are corrected."""
+        return self.calibration.get(self.serving[1], Calibration())
+
+    def busy_regions(self) -> frozenset[str]:
+        """Regions whose summary is being made."""
+        return frozenset(job.started.region for job in self.jobs.values() if job.started.lane == "compaction")
+
+    def content(self, source: int, index: int) -> Message:
+        """Return what event *source* holds at *index*, as a message.
+
+        Raises:
+            DefinitionMissing: No such event is at hand: the journal refers to what it does not hold.
+        """
+        payload = self._recent.get(source)
+        match payload:
+            case InferenceCompleted() if index == WHOLE:
+                state = None
+                if payload.state is not None:
+                    state = ProviderState(self.serving[0], payload.model or self.serving[1], payload.state)
+                return Message(
+                    "assistant", (payload.text,) if payload.text else (), calls_of(source, payload), state=state
+                )
+            case InferenceCompleted():
+                return Message("user", (argument(payload.calls[index].arguments, "content"),))
+            case ToolCallCompleted():
+                call = call_id(payload.source, payload.index)
+                name = self._call_name(payload)
+                return Message("tool", (payload.text,), call_id=call, tool_name=name, is_error=payload.is_error)
+            case MessageReceived() | Nudged():
+                return Message("user", (payload.text,))
+            case ChildEnded():
+                return Message("user", (payload.output or EMPTY,))
+            case _:
+                raise DefinitionMissing(f"run {self.run_id} refers to event {source}, which holds no text")
+
+    def _call_name(self, completed: ToolCallCompleted) -> str:
+        made = self._recent.get(completed.source)
+        return made.calls[completed.index].name if isinstance(made, InferenceCompleted) else ""
+
+    # --- changing
+
+    def apply(self, event: Event, message: Message | None = None) -> None:
+        """Apply *event*, the next one of this run.
+
+        Args:
+            event: The event.
+            message: Of `EntryWritten`: what the entry says, where it is at hand; the same bytes that are made
+                from the event otherwise.
+        """
+        self.seq = event.seq
+        payload = event.payload
+        handler = _HANDLERS.get(type(payload))
+        if handler is not None:
+            handler(self, event, payload)
+        elif isinstance(payload, EntryWritten):
+            self._write(event, payload, message)
+
+    def _write(self, event: Event, written: EntryWritten, message: Message | None) -> None:
+        if message is None:
+            if written.source:
+                message = materialise(self.content(written.source, written.index), written.cut, written.text)
+            else:
+                message = Message("user", () if written.text is None else (written.text,))
+        self.view.apply(written, event.seq, event.at, message)
+        if self.inbox:
+            self.inbox = [(seq, mail) for seq, mail in self.inbox if seq != written.source]
+        if written.kind == "tool_result" and self.turn is not None:
+            self.turn.answered.add(next(i for i, call in enumerate(self.turn.calls) if call.call_id == message.call_id))
+
+    def _spawn(self, event: Event, payload: RunSpawned) -> None:
+        self.spawned = payload
+
+    def _enter(self, event: Event, payload: StageEntered) -> None:
+        layout = self.program.stages[payload.stage].layout
+        if self.window is None:
+            self.window = Window(layout, payload.window_tokens)
+        else:
+            self.window.enter(layout, payload.window_tokens)
+        self.serving = (payload.provider, payload.model, payload.window_tokens)
+        self.window.ratio = self.now_calibration.ratio
+        self.visits[payload.stage] = payload.visit
+        self.visit = Visit(payload.stage, payload.visit, event.seq)
+        self.turn = self.routing = self.failure = self.leaving = None
+
+    def _change_model(self, event: Event, payload: ModelChanged) -> None:
+        self.serving = (payload.provider, payload.model, payload.window_tokens)
+        self.view.enter(self.stage.layout, payload.window_tokens)
+        self.view.ratio = self.now_calibration.ratio
+        self.failure = None
+
+    def _leave(self, event: Event, payload: StageLeft) -> None:
+        self.turn = self.routing = self.failure = None
+        self.left_error = payload.error
+        for flag in payload.flags:
+            self.raise_flag(flag)
+        known = self.flags.get("required_regions_abandoned", ())
+        still = {*(known if isinstance(known, tuple) else ()), *payload.abandoned}
+        left = tuple(sorted(name for name in still if self.view.states[name].empty))
+        self.flags.pop("required_regions_abandoned", None)
+        if left:
+            self.flags["required_regions_abandoned"] = left
+
+    def _choose(self, event: Event, payload: TransitionChosen) -> None:
+        self.leaving = payload
+
+    def _started(self, event: Event, payload: InferenceStarted) -> None:
+        if payload.purpose != "stage":
+            return
+        # What the request shows is in the window; entries to come refer to events to come, and to held mail.
+        self._recent = dict(self.inbox)
+        self.failure = None
+        self.asked_tokens = self.view_tokens
+        visit = self.visit
+        if visit is not None and not visit.iterations and not visit.digests:
+            visit.digests = {name: self.view.states[name].digest() for name in self.stage.watched}
+
+    @property
+    def view_tokens(self) -> int:
+        """Estimated tokens of what the stage's regions hold."""
+        return sum(s.charged for n, s in self.view.states.items() if self.view.layout.sees(n))
+
+    def _completed(self, event: Event, payload: InferenceCompleted) -> None:
+        self._bill(payload)
+        if payload.purpose == "stage":
+            assert self.visit is not None  # a stage's reply comes inside a visit
+            self._recent[event.seq] = payload
+            self.turn = Turn(event.seq, payload)
+            self.visit.iterations += 1
+            self.visit.tool_calls += len(payload.calls)
+            self.visit.called_tool = self.visit.called_tool or bool(payload.calls)
+            self.restarts = []
+            if payload.text:
+                self.last_text, self.last_text_seq = payload.text, event.seq
+            if payload.billed.input:
+                self._learn(self.serving[1], self.asked_tokens, self.stage.offered.tokens, payload.billed.input)
+        elif payload.purpose == "routing":
+            self.routing = payload
+
+    def _bill(self, payload: InferenceCompleted) -> None:
+        self.usage = self.usage + payload.billed
+        self.cost = None if self.cost is None or payload.cost is None else self.cost + payload.cost
+
+    def _failed(self, event: Event, payload: InferenceFailed) -> None:
+        if payload.purpose in ("stage", "routing"):
+            self.failure = payload
+
+    def _measured(self, event: Event, payload: TokensMeasured) -> None:
+        self._learn(payload.model, payload.estimated, payload.base, payload.tokens)
+
+    def _learn(self, model: str, estimated: int, base: int, measured: int) -> None:
+        known = self.calibration.get(model, Calibration())
+        self.calibration[model] = known.observed(estimated, base, measured)
+        if model == self.serving[1]:
+            self.view.ratio = self.calibration[model].ratio
+
+    def _call_started(self, event: Event, payload: ToolCallStarted) -> None:
+        if self.turn is not None and payload.source == self.turn.seq:
+            self.turn.started.add(payload.index)
+
+    def _call_completed(self, event: Event, payload: ToolCallCompleted) -> None:
+        self._recent[event.seq] = payload
+        self.restarts = []
+        if self.turn is not None and payload.source == self.turn.seq:
+            self.turn.results[payload.index] = payload
+            if self.visit is not None and (not payload.is_error or payload.gate == "permission"):
+                self.visit.worked.add(tool_name(self.turn.calls[payload.index].name))
+            self.turn.written[payload.index] = event.seq
+
+    def _nudge(self, event: Event, payload: Nudged) -> None:
+        self._recent[event.seq] = payload
+        self.turn = self.routing = self.failure = None
+        if self.visit is not None:
+            self.visit.asked[payload.reason] = self.visit.asked.get(payload.reason, 0) + 1
+
+    def _receive(self, event: Event, payload: MessageReceived) -> None:
+        self._recent[event.seq] = payload
+        self.inbox.append((event.seq, payload))
+
+    def _submit(self, event: Event, payload: OutputSubmitted) -> None:
+        made = self._recent.get(payload.source)
+        if isinstance(made, InferenceCompleted):
+            text = argument(made.calls[payload.index].arguments, "content")
+            self.output = text if payload.truncated is None else Text.of(str(text)[: payload.truncated])
+        self.output_seq = event.seq
+        self.output_format, self.artifacts = payload.format, payload.artifacts
+        if self.visit is not None:
+            self.visit.output_submitted = True
+
+    def _child_spawned(self, event: Event, payload: ChildSpawned) -> None:
+        self.children[payload.child] = Child(payload)
+        if self.visit is not None:
+            self.visit.children += 1
+
+    def _child_ended(self, event: Event, payload: ChildEnded) -> None:
+        self._recent[event.seq] = payload
+        child = self.children[payload.child]
+        self.children[payload.child] = Child(child.spawned, payload, event.seq)
+
+    def _job_started(self, event: Event, payload: LaneStarted) -> None:
+        self.jobs[event.seq] = Job(event.seq, payload)
+
+    def _job_ended(self, event: Event, payload: LaneCompleted | LaneDegraded) -> None:
+        job = self.jobs.pop(payload.job, None)
+        if job is not None and payload.lane == "refresh" and self.visit is not None:
+            self.visit.refreshed.add(job.started.region)
+
+    def _gate_blocked(self, event: Event, payload: GateBlocked) -> None:
+        if self.visit is not None:
+            self.visit.gates[payload.target] = payload.attempt
+
+    def _gate_forced(self, event: Event, payload: GateForced) -> None:
+        self.raise_flag("gates_forced")
+
+    def raise_flag(self, name: str) -> None:
+        """Count *name* once more among the run's flags."""
+        known = self.flags.get(name, 0)
+        self.flags[name] = known + 1 if isinstance(known, int) else known
+
+    def _titled(self, event: Event, payload: RunTitled) -> None:
+        self.title = payload.title
+
+    def _pause(self, event: Event, payload: RunPaused) -> None:
+        self.phase, self.paused = "paused", payload
+
+    def _resume(self, event: Event, payload: RunResumed) -> None:
+        self.phase, self.paused, self.failure = "running", None, None
+
+    def _restart(self, event: Event, payload: RunRestarted) -> None:
+        self.restarts.append((event.seq, payload.error))
+
+    def _end(self, event: Event, payload: RunEnded) -> None:
+        self.phase, self.ended = "ended", payload
+
+    def _in_window(self, event: Event, payload: Any) -> None:
+        self.view.apply(payload, event.seq, event.at)
+
+    # --- comparing
+
+    def dump(self) -> dict[str, object]:
+        """Return everything that makes this state, as plain values; equal states give equal dumps."""
+        visit = self.visit
+        turn = self.turn
+        return {
+            "seq": self.seq,
+            "phase": self.phase,
+            "title": self.title,
+            "window": self.view.dump(),
+            "serving": self.serving,
+            "visits": dict(self.visits),
+            "visit": None if visit is None else {name: getattr(visit, name) for name in Visit.__slots__},
+            "leaving": self.leaving,
+            "turn": None if turn is None else (turn.seq, turn.started, turn.results, turn.answered),
+            "routing": self.routing,
+            "failure": (self.failure, self.left_error),
+            "inbox": list(self.inbox),
+            "children": dict(self.children),
+            "jobs": dict(self.jobs),
+            "output": (str(self.output), self.output_seq, self.output_format, self.artifacts),
+            "last_text": (str(self.last_text), self.last_text_seq),
+            "flags": dict(self.flags),
+            "usage": self.usage,
+            "cost": self.cost,
+            "calibration": dict(self.calibration),
+            "restarts": list(self.restarts),
+            "ended": self.ended,
+        }
+
+
+_HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
+    RunSpawned: RunState._spawn,
+    RunTitled: RunState._titled,
+    RunPaused: RunState._pause,
+    RunResumed: RunState._resume,
+    RunRestarted: RunState._restart,
+    RunEnded: RunState._end,
+    ChildSpawned: RunState._child_spawned,
+    ChildEnded: RunState._child_ended,
+    OutputSubmitted: RunState._submit,
+    StageEntered: RunState._enter,
+    StageLeft: RunState._leave,
+    TransitionChosen: RunState._choose,
+    GateBlocked: RunState._gate_blocked,
+    GateForced: RunState._gate_forced,
+    Nudged: RunState._nudge,
+    ModelChanged: RunState._change_model,
+    LayoutChanged: RunState._in_window,
+    SeedResolved: RunState._in_window,
+    SeedRefreshed: RunState._in_window,
+    EntriesEvicted: RunState._in_window,
+    EntriesReleased: RunState._in_window,
+    RegionReset: RunState._in_window,
+    ItemChanged: RunState._in_window,
+    ContextCompacted: RunState._in_window,
+    InferenceStarted: RunState._started,
+    InferenceCompleted: RunState._completed,
+    InferenceFailed: RunState._failed,
+    TokensMeasured: RunState._measured,
+    ToolCallStarted: RunState._call_started,
+    ToolCallCompleted: RunState._call_completed,
+    MessageReceived: RunState._receive,
+    LaneStarted: RunState._job_started,
+    LaneCompleted: RunState._job_ended,
+    LaneDegraded: RunState._job_ended,
+}
+
+
+def fold(run_id: str, program: Program, events: Iterable[Event]) -> RunState:
+    """Return the state that *events* (all of a run, oldest first) add up to."""
+    state = RunState(run_id, program)
+    for event in events:
+        state.apply(event)
+    return state
+
+
+def call_id(seq: int, index: int) -> str:
+    """Return Shoal's own id of call *index* of the reply *seq*: unique in its run, and the same on every replay."""
+    return f"call_{seq}_{index}"
+
+
+def calls_of(seq: int, reply: InferenceCompleted) -> tuple[ToolCall, ...]:
+    """Return the calls of the reply *seq* under their own ids."""
+    return tuple(
+        ToolCall(call_id(seq, index), call.name, call.arguments, call.vendor_id)
+        for index, call in enumerate(reply.calls)
+    )
+
+
+def argument(arguments: Text, name: str) -> Text:
+    """Return one text argument of a call; empty where it is missing or no text."""
+    try:
+        parsed: object = json.loads(str(arguments) or "{}")
+    except (ValueError, RecursionError):
+        return EMPTY
+    value = cast("dict[str, object]", parsed).get(name) if isinstance(parsed, dict) else None
+    return Text.of(value) if isinstance(value, str) else EMPTY

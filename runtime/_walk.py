@@ -1,0 +1,476 @@
+"""What a run does next: a pure decision over its state.
+
+A live run asks after each step, a resumed one asks first thing; the same state gives the same answer, so a killed run
+goes on where it was.
+
+The order of the checks at a stage's exit: a reply without a tool call, required regions, the output or the items that
+the stage owes, then its edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias, final
+
+import msgspec
+
+from shoal.blueprints import Edge, Gate, Nudge, Stage, tool_name
+from shoal.runtime._limits import Limits
+from shoal.runtime._state import RunState
+from shoal.runtime.context import Item
+from shoal.runtime.tools import FAN_OUT, SUBMIT_OUTPUT
+
+WRITING_TOOLS = frozenset({"context_write", "context_append", "todo_add"})
+MODIFYING = frozenset({"write_file", "edit_file"})
+_ROUTING_WORDS = 3
+_LISTED_ITEMS = 20
+
+
+@final
+class Wait(msgspec.Struct, frozen=True):
+    """Nothing: the run is paused, or over."""
+
+
+@final
+class Refresh(msgspec.Struct, frozen=True):
+    """Resolve the seeds of these regions again."""
+
+    regions: tuple[str, ...]
+
+
+@final
+class Infer(msgspec.Struct, frozen=True):
+    """Ask the model for the stage's next turn."""
+
+
+@final
+class RunCalls(msgspec.Struct, frozen=True):
+    """Run the open calls of the newest reply."""
+
+
+@final
+class RunFanOut(msgspec.Struct, frozen=True):
+    """Hand the items of this call to workers."""
+
+    index: int
+
+
+@final
+class WriteResults(msgspec.Struct, frozen=True):
+    """Put the results of the newest reply's calls where they belong."""
+
+
+@final
+class Ask(msgspec.Struct, frozen=True):
+    """Ask the stage again. *counted* is the reason under which it is counted."""
+
+    counted: str
+    text: str
+
+
+@final
+class Route(msgspec.Struct, frozen=True):
+    """Ask the model which of these edges to take."""
+
+    edges: tuple[Edge, ...]
+
+
+@final
+class Hold(msgspec.Struct, frozen=True):
+    """A gate holds the edge to *target* for the *attempt*-th time: say *text* and let the stage go on."""
+
+    target: str
+    requirement: str
+    attempt: int
+    text: str
+
+
+@final
+class Leave(msgspec.Struct, frozen=True):
+    """Leave the stage.
+
+    Args:
+        reason: Why, as `StageLeft` says it.
+        target: The next stage; `None` ends the run.
+        condition: The edge's condition, or `linear`, `merge`, `terminal`.
+        edge: The edge; `None` where none is taken.
+        by: Who chose.
+        flags: What was let through.
+        error: What went wrong; empty for nothing.
+        forced: What the edge's gate still asks for; empty where it holds nothing back.
+    """
+
+    reason: Literal["done", "error", "max_iterations"]
+    target: str | None
+    condition: str
+    edge: Edge | None = None
+    by: Literal["edge", "model", "default"] = "edge"
+    flags: tuple[str, ...] = ()
+    error: str = ""
+    forced: str = ""
+
+
+@final
+class EnterNext(msgspec.Struct, frozen=True):
+    """The edge is taken and its summaries are through: enter the next stage."""
+
+    target: str
+
+
+@final
+class WaitForJobs(msgspec.Struct, frozen=True):
+    """Wait for the summaries that the edge ordered."""
+
+
+@final
+class Pause(msgspec.Struct, frozen=True):
+    """Wait for a person."""
+
+    reason: str
+    remedy: str
+    numbers: tuple[tuple[str, int | float | str], ...] = ()
+
+
+@final
+class Finish(msgspec.Struct, frozen=True):
+    """End the run."""
+
+    status: Literal["complete", "error"]
+    reason: str
+
+
+Action: TypeAlias = (
+    Wait
+    | Refresh
+    | Infer
+    | RunCalls
+    | RunFanOut
+    | WriteResults
+    | Ask
+    | Route
+    | Hold
+    | Leave
+    | EnterNext
+    | WaitForJobs
+    | Pause
+    | Finish
+)
+
+
+def decide(state: RunState, limits: Limits) -> Action:
+    """Return what the run does next."""
+    if state.phase != "running":
+        return Wait()
+    if state.leaving is not None:
+        return _on_the_edge(state)
+    due = refreshing(state)
+    if due:
+        return Refresh(due)
+    if state.failure is not None:
+        return _after_failure(state)
+    turn = state.turn
+    if turn is not None:
+        if turn.open_calls:
+            fan_out = _fan_out_call(state)
+            return RunCalls() if fan_out is None else RunFanOut(fan_out)
+        if len(turn.answered) < len(turn.calls):
+            return WriteResults()
+        if not turn.calls or _fanned_out(state):
+            return _through_the_gate(state, _exit(state, limits))
+    assert state.visit is not None  # a run is entered with its first event
+    cap = state.stage.stage.max_iterations or limits.max_iterations
+    if state.visit.iterations >= cap and state.stage.stage.mode != "fan_out":
+        return _through_the_gate(state, _capped(state, cap))
+    return Infer()
+
+
+def refreshing(state: RunState) -> tuple[str, ...]:
+    """Return the regions whose seed is to be resolved again in this visit and was not yet; in declared order."""
+    visit = state.visit
+    assert visit is not None  # see `decide`
+    if sum(state.visits.values()) == 1:
+        return ()  # the run's first entry has just resolved its seeds
+    return tuple(name for name in state.stage.refreshing if name not in visit.refreshed)
+
+
+def _on_the_edge(state: RunState) -> Action:
+    leaving = state.leaving
+    assert leaving is not None  # the caller looked
+    if any(job.started.lane == "compaction" for job in state.jobs.values()) and leaving.transform in (
+        "compact",
+        "custom",
+    ):
+        return WaitForJobs()
+    if leaving.target is not None:
+        return EnterNext(leaving.target)
+    if leaving.condition == "error":
+        return Finish("error", state.left_error or f"stage {leaving.source!r} failed and no edge takes it")
+    owed = owes_output(state)
+    if owed:
+        return Finish("error", f"stage {leaving.source!r} owes an output and none was submitted")
+    return Finish("complete", f"stage {leaving.source!r} ended and nothing follows it")
+
+
+def owes_output(state: RunState) -> bool:
+    """Say whether some stage that the run entered owes an output and the run has none."""
+    stages = state.program.stages
+    return state.output is None and any(stages[name].stage.require_output for name in state.visits)
+
+
+# --- failures
+
+
+def _after_failure(state: RunState) -> Action:
+    failure = state.failure
+    assert failure is not None  # the caller looked
+    if failure.error == "ProviderSetup":
+        return Pause("needs setup", failure.message)
+    edge = special(state, "error") or special(state, "dead_end")
+    if edge is not None:
+        return Leave("error", edge.target, edge.condition, edge, error=failure.message)
+    if failure.error == "ContextOverflow":
+        return Pause(
+            "context overflow", "resume it on a model with a larger window, or with less in it: " + failure.message
+        )
+    return Leave("error", None, "error", error=failure.message)
+
+
+def special(state: RunState, condition: str) -> Edge | None:
+    """Return the stage's edge of *condition*, where its target may still be entered."""
+    edges = state.stage.stage.transitions or ()
+    return next((e for e in edges if e.condition == condition and may_enter(state, e.target)), None)
+
+
+def may_enter(state: RunState, stage: str) -> bool:
+    """Say whether *stage* may be entered once more."""
+    most = state.program.stages[stage].stage.max_revisits
+    return most is None or state.visits.get(stage, 0) <= most
+
+
+def _capped(state: RunState, cap: int) -> Action:
+    edge = special(state, "max_iterations")
+    error = f"stage {state.stage.name!r} was cut off after {cap} requests; it is not finished"
+    flags = ("max_iterations_hit", *(("output_forced",) if _output_owed(state) else ()))
+    if edge is not None:
+        return Leave("max_iterations", edge.target, "max_iterations", edge, flags=flags, error=error)
+    return _resolved(state, "max_iterations", flags, error)
+
+
+# --- exits
+
+
+def _exit(state: RunState, limits: Limits) -> Action:
+    stage = state.stage.stage
+    visit = state.visit
+    assert visit is not None  # see `decide`
+    if _fanned_out(state):
+        return _after_fan_out(state, ())
+    nudge = _nudge(state, limits)
+    if nudge is not None:
+        return nudge
+    required = _required(state, limits)
+    if required is not None:
+        return required
+    flags: tuple[str, ...] = ()
+    if _output_owed(state):
+        if visit.asked.get("output_owed", 0) < limits.asks:
+            return Ask("output_owed", f"This stage has to submit its answer: call `{SUBMIT_OUTPUT}` with it.")
+        flags = ("output_forced",)
+    if stage.fan_out is not None:
+        if visit.asked.get("fan_out_owed", 0) < stage.fan_out.max_attempts:
+            return Ask(
+                "fan_out_owed", f"This stage has to hand out its items: call `{FAN_OUT}` with them, or with none."
+            )
+        return _after_fan_out(state, (*flags, "splits_degraded"))
+    return _resolved(state, "done", flags, "")
+
+
+def _nudge(state: RunState, limits: Limits) -> Ask | None:
+    stage, visit = state.stage.stage, state.visit
+    assert visit is not None  # see `decide`
+    settings = (stage.nudge or Nudge(), state.program.blueprint.nudge or Nudge())
+    enabled = next((n.enabled for n in settings if n.enabled is not None), not stage.interaction_points)
+    most = next((n.max for n in settings if n.max is not None), limits.nudges)
+    if not enabled or visit.called_tool or not state.stage.tools or visit.asked.get("no_tool_call", 0) >= most:
+        return None
+    text = next((n.text for n in settings if n.text is not None), None)
+    empty = ", ".join(state.view.required_and_empty())
+    if text is not None:
+        return Ask("no_tool_call", text.replace("{stage}", stage.name).replace("{regions}", empty))
+    return Ask("no_tool_call", f"You are in the stage `{stage.name}` and have called no tool. Act through your tools.")
+
+
+def _required(state: RunState, limits: Limits) -> Ask | None:
+    visit = state.visit
+    assert visit is not None  # see `decide`
+    if not WRITING_TOOLS.intersection(state.stage.tools):
+        return None
+    empty = state.view.required_and_empty()
+    most = state.stage.stage.max_revisits or limits.asks
+    if not empty or visit.asked.get("required_region", 0) >= most:
+        return None
+    regions = state.stage.layout.regions
+    said = [
+        (regions[name].required_message or "The region `{region}` is required and empty; fill it.").replace(
+            "{region}", name
+        )
+        for name in empty
+    ]
+    return Ask("required_region", "\n".join(said))
+
+
+def _output_owed(state: RunState) -> bool:
+    visit = state.visit
+    return state.stage.stage.require_output and visit is not None and not visit.output_submitted
+
+
+def abandoned(state: RunState) -> tuple[str, ...]:
+    """Return the required regions that the stage leaves empty although it could have written them."""
+    if not WRITING_TOOLS.intersection(state.stage.tools):
+        return ()
+    return state.view.required_and_empty()
+
+
+# --- fan-out
+
+
+def _fan_out_call(state: RunState) -> int | None:
+    """Return the number of the newest reply's fan-out call; `None` where it is not the only call, or there is none."""
+    turn = state.turn
+    if turn is None or len(turn.calls) != 1 or turn.calls[0].name != FAN_OUT or FAN_OUT not in state.stage.tools:
+        return None
+    return 0
+
+
+def _fanned_out(state: RunState) -> bool:
+    turn = state.turn
+    if turn is None or state.stage.stage.mode != "fan_out":
+        return False
+    return any(turn.calls[i].name == FAN_OUT and not result.is_error for i, result in turn.results.items())
+
+
+def _after_fan_out(state: RunState, flags: tuple[str, ...]) -> Action:
+    fan_out = state.stage.stage.fan_out
+    assert fan_out is not None  # a stage of that mode has it
+    if flags:
+        edge = special(state, "error") or special(state, "dead_end")
+        if edge is not None:
+            return Leave("error", edge.target, edge.condition, edge, flags=flags, error="the stage handed out no items")
+    if fan_out.merge_stage is not None:
+        return Leave("done", fan_out.merge_stage, "merge", flags=flags)
+    return _resolved(state, "done", flags, "")
+
+
+# --- gates
+
+
+def _through_the_gate(state: RunState, action: Action) -> Action:
+    """Return *action*, or what its edge's gate makes of it. Only edges that are taken normally have one."""
+    if not isinstance(action, Leave) or action.edge is None or action.edge.condition not in ("always", "llm_choice"):
+        return action
+    gate, visit = action.edge.gate, state.visit
+    failed = None if gate is None else gate_failure(state, gate)
+    if gate is None or failed is None or visit is None:
+        return action
+    requirement, said = failed
+    attempt = visit.gates.get(action.edge.target, 0) + 1
+    if attempt > gate.max_attempts:
+        return msgspec.structs.replace(action, forced=requirement)
+    return Hold(action.edge.target, requirement, attempt, said)
+
+
+def gate_failure(state: RunState, gate: Gate) -> tuple[str, str] | None:
+    """Return what *gate* still asks for and what the model is told; `None` where it lets the edge pass."""
+    visit = state.visit
+    assert visit is not None  # see `decide`
+    states = state.view.states
+    updated = gate.require_region_updated
+    if updated is not None and states[updated].digest() == visit.digests.get(updated):
+        return "require_region_updated", gate.message or f"Update the region `{updated}` first."
+    checklist = gate.require_no_open_items
+    if checklist is not None:
+        still_open = [item for item in states[checklist].items.values() if item.state == "open"]
+        if still_open:
+            said = gate.message or f"Close or drop the open items of `{checklist}` first."
+            return "require_no_open_items", "\n".join((said, *_open_items(still_open)))
+    empty = [name for name in gate.require_regions if states[name].empty]
+    if empty:
+        listed = ", ".join(f"`{name}`" for name in empty)
+        return "require_regions", gate.message or f"Fill these regions first: {listed}."
+    if gate.require_modifications and not _modified(state, gate):
+        return "require_modifications", gate.message or "This stage has to change something first: use its tools."
+    return None
+
+
+def _open_items(items: Sequence[Item]) -> list[str]:
+    lines = [f"{item.item_id} {' '.join(str(item.text).split())}" for item in items[:_LISTED_ITEMS]]
+    more = len(items) - len(lines)
+    return [*lines, f"and {more} more"] if more > 0 else lines
+
+
+def _modified(state: RunState, gate: Gate) -> bool:
+    visit = state.visit
+    assert visit is not None  # see `decide`
+    modifying = MODIFYING.union(tool_name(name) for name in gate.tools)
+    if not modifying.intersection(state.stage.tools) or modifying.intersection(visit.worked):
+        return True
+    return gate.region is not None and not state.view.states[gate.region].empty
+
+
+# --- edges
+
+
+def _resolved(state: RunState, reason: Literal["done", "max_iterations"], flags: tuple[str, ...], error: str) -> Action:
+    stage = state.stage.stage
+    if stage.transitions is None:
+        following = state.program.following(stage.name)
+        return Leave(reason, following, "linear" if following else "terminal", flags=flags, error=error)
+    normal = [edge for edge in stage.transitions if edge.condition in ("always", "llm_choice")]
+    if not normal:
+        return Leave(reason, None, "terminal", flags=flags, error=error)
+    open_edges = tuple(edge for edge in normal if may_enter(state, edge.target))
+    if not open_edges:
+        edge = special(state, "dead_end") or special(state, "error")
+        if edge is not None:
+            return Leave(reason, edge.target, edge.condition, edge, flags=flags, error=error)
+        dead = f"every stage that follows {stage.name!r} was entered as often as it may be"
+        return Leave("error", None, "error", flags=flags, error=dead)
+    if len(open_edges) == 1 and not stage.allow_complete:
+        return Leave(reason, open_edges[0].target, open_edges[0].condition, open_edges[0], flags=flags, error=error)
+    if state.routing is None:
+        return Route(open_edges)
+    return _answered(stage, open_edges, str(state.routing.text), reason, flags, error)
+
+
+def _answered(
+    stage: Stage,
+    edges: Sequence[Edge],
+    answer: str,
+    reason: Literal["done", "max_iterations"],
+    flags: tuple[str, ...],
+    error: str,
+) -> Leave:
+    chosen = match_answer(answer, [edge.target for edge in edges], done=stage.allow_complete)
+    if chosen == "DONE" or (chosen is None and stage.allow_complete):
+        by: Literal["model", "default"] = "model" if chosen else "default"
+        return Leave(reason, None, "terminal", by=by, flags=flags, error=error)
+    edge = next((edge for edge in edges if edge.target == chosen), edges[0])
+    return Leave(reason, edge.target, edge.condition, edge, "model" if chosen else "default", flags, error)
+
+
+def match_answer(answer: str, targets: Sequence[str], *, done: bool) -> str | None:
+    """Return the stage that *answer* names, `DONE`, or `None` where it names none.
+
+    The first line counts, then the last; a line counts only where it has at most three words.
+    """
+    lines = [line for line in answer.strip().splitlines() if line.strip()]
+    for line in (*lines[:1], *lines[-1:]):
+        words = [word.strip("`'\"*.:,!->") for word in line.split()]
+        if len(words) > _ROUTING_WORDS:
+            continue
+        for target in targets:
+            if target in words or target == " ".join(words):
+                return target
+        if done and "DONE" in words:
+            return "DONE"
+    return None

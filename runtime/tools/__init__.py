@@ -1,0 +1,40 @@
+"""Tools: typed functions that a model may call, behind gates that stop a call before it has an effect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shoal.runtime.tools._files import FILE_TOOLS
+from shoal.runtime.tools._gates import Verdict, judge
+from shoal.runtime.tools._permissions import Permissions
+from shoal.runtime.tools._tool import (
+    Effects,
+    FunctionTool,
+    Tool,
+    ToolContext,
+    ToolResult,
+    as_tool,
+    source_digest,
+    tool,
+)
+from shoal.runtime.tools._window import FAN_OUT, RUN_TOOLS, SUBMIT_OUTPUT, WINDOW_TOOLS
+
+BUILT_IN: Mapping[str, Tool] = {each.name: each for each in (*FILE_TOOLS, *WINDOW_TOOLS, *RUN_TOOLS)}
+"""Every built-in tool, by name."""
+
+__all__ = [
+    "BUILT_IN",
+    "FAN_OUT",
+    "SUBMIT_OUTPUT",
+    "Effects",
+    "FunctionTool",
+    "Permissions",
+    "Tool",
+    "ToolContext",
+    "ToolResult",
+    "Verdict",
+    "as_tool",
+    "judge",
+    "source_digest",
+    "tool",
+]
