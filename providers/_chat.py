@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar, cast, final
 
 import msgspec
 
+from shoal.errors import ProviderRefused
 from shoal.providers._legality import (
     CLOSING,
     OPENING,
@@ -114,9 +115,16 @@ class ChatEncoder:
             stream: Ask for a stream.
 
         Raises:
-            ProviderRefused: An option in `Request.options` could only be refused.
+            ProviderRefused: An option in `Request.options`, or the number of tools, could only be refused.
         """
         tools = self.tools(request.tools)
+        most = self.capabilities.max_tools
+        if most is not None and len(tools.names) > most:
+            raise ProviderRefused(
+                f"the request offers {len(tools.names)!r} tools, but {self.capabilities.server} takes {most}; "
+                "defer some, or offer fewer in this stage",
+                model=request.model,
+            )
         head = b'{"model":' + _json(request.model)
         if tools.names:
             opened = Wire.of(head, b',"tools":', tools.wire, b',"messages":[')
