@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from shoal.blueprints._model import Stage
+from shoal.blueprints._model import Region, Stage
 
 TOOL_ALIASES: Mapping[str, str] = MappingProxyType({"bash": "shell"})
 """Other names of built-in tools; a rule for either covers both."""
@@ -30,3 +30,19 @@ def stage_tools(stage: Stage) -> tuple[str, ...]:
     """
     implied = {"output": ("submit_output",), "fan_out": ("fan_out",)}.get(stage.mode, ())
     return tuple(dict.fromkeys(tool_name(name) for name in (*stage.available_tools, *implied)))
+
+
+def can_write(stage: Stage, region: Region) -> bool:
+    """Say whether *stage* can fill *region*: by a tool that takes its kind, or because it routes there."""
+    tools = ITEM_WRITING if region.kind == "checklist" else CONTEXT_WRITING
+    return not tools.isdisjoint(stage_tools(stage)) or region.name in routed_regions(stage)
+
+
+def routed_regions(stage: Stage) -> frozenset[str]:
+    """Return the regions that *stage* routes results and parts of replies into."""
+    into: set[str | None] = set(stage.output_routing.values())
+    if stage.tool_routing is not None:
+        into |= {stage.tool_routing.default_region, *(r.region for r in stage.tool_routing.overrides.values())}
+    if stage.fan_out is not None:
+        into.add(stage.fan_out.results_region)
+    return frozenset(name for name in into if name is not None)

@@ -1,0 +1,140 @@
+"""A blueprint as bytes that stay the same: for its digest, and to have it back from a journal."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from types import MappingProxyType, NoneType, UnionType
+from typing import Any, Literal, NamedTuple, Union, cast, get_args, get_origin, get_type_hints
+
+from shoal.blueprints._model import Blueprint, Seed
+from shoal.errors import BlueprintInvalid
+
+FORMAT = 1
+"""Goes up when bytes of an older version would be read wrong."""
+
+_FORM = "form"
+_SEEDS = {seed.__name__: seed for seed in get_args(Seed)}
+
+
+def canonical(blueprint: Blueprint) -> bytes:
+    """Return *blueprint* without its folder as ASCII JSON, every field included.
+
+    Equal blueprints give equal bytes, but for the order of keys in free tables (`parameters`, `args`, `schema`): a
+    model sees that order, so it counts. Defaults are written, so that a later version with other ones reads the same.
+    """
+    document = {"format": FORMAT, "blueprint": _plain(dataclasses.replace(blueprint, folder=None))}
+    return json.dumps(document, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def from_canonical(data: bytes, *, folder: Path | None = None) -> Blueprint:
+    """Return the blueprint that `canonical` wrote as *data*, with *folder* as its folder. It is not checked again.
+
+    Raises:
+        BlueprintInvalid: The bytes are damaged, or a newer version wrote them.
+    """
+    try:
+        document = json.loads(data)
+        version = document["format"]
+        if version != FORMAT:
+            raise BlueprintInvalid(
+                f"the blueprint has the format {version!r}, and this version reads {FORMAT}; update it"
+            )
+        blueprint = cast("Blueprint", _made(Blueprint, document["blueprint"]))
+    except (ValueError, KeyError, TypeError, InvalidOperation) as error:
+        raise BlueprintInvalid(f"the bytes are no canonical blueprint ({error}); take them from `canonical`") from error
+    return dataclasses.replace(blueprint, folder=folder)
+
+
+def _plain(value: Any) -> Any:
+    """Return *value* as JSON holds it."""
+    if dataclasses.is_dataclass(value):
+        name_ = type(value).__name__
+        shape = _shape(type(value))
+        table: dict[str, Any] = {_FORM: name_} if name_ in _SEEDS else {}
+        for name in shape.hints:
+            field = getattr(value, name)
+            # 60 and 60.0 are equal, so they must not give two digests.
+            table[name] = float(field) if name in shape.floats and isinstance(field, int) else _plain(field)
+        return table
+    if isinstance(value, Mapping):
+        return {name: _plain(inner) for name, inner in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in cast("tuple[Any, ...]", value)]
+    return str(value) if isinstance(value, Decimal) else value
+
+
+class _Shape(NamedTuple):
+    """The fields of a type: the annotation of each, in order, the folder excluded; and which of them hold a float."""
+
+    hints: Mapping[str, Any]
+    floats: frozenset[str]
+
+
+_SHAPES: dict[type[Any], _Shape] = {}
+
+
+def _shape(type_: type[Any]) -> _Shape:
+    if type_ not in _SHAPES:
+        hints = get_type_hints(type_)
+        hints = {field.name: hints[field.name] for field in dataclasses.fields(type_) if field.name != "folder"}
+        floats = frozenset(name for name, hint in hints.items() if float in (hint, *get_args(hint)))
+        _SHAPES[type_] = _Shape(hints, floats)
+    return _SHAPES[type_]
+
+
+def _made(type_: type[Any], table: dict[str, Any]) -> Any:
+    """Return the value of *type_* for *table*. A field that an older version did not have keeps its default."""
+    hints = _shape(type_).hints
+    unknown = table.keys() - hints.keys() - {_FORM}
+    if unknown:
+        raise ValueError(f"unknown fields {sorted(unknown)} of {type_.__name__}")
+    return type_(**{name: _read(hints[name], value) for name, value in table.items() if name != _FORM})
+
+
+def _read(hint: Any, value: Any) -> Any:
+    """Return *value* as a field with the annotation *hint* holds it."""
+    if get_origin(hint) in (Union, UnionType):
+        if value is None and NoneType in get_args(hint):
+            return None
+        if isinstance(value, dict) and _FORM in value:
+            return _made(_SEEDS[value[_FORM]], cast("dict[str, Any]", value))
+        hint = next(option for option in get_args(hint) if option is not NoneType)
+    return _READERS.get(get_origin(hint), _read_plain)(hint, value)
+
+
+def _read_tuple(hint: Any, value: Any) -> Any:
+    return tuple(_read(get_args(hint)[0], inner) for inner in _typed(list, value))
+
+
+def _read_mapping(hint: Any, value: Any) -> Any:
+    inner = get_args(hint)[1]
+    return MappingProxyType({name: _read(inner, item) for name, item in _typed(dict, value).items()})
+
+
+def _read_literal(hint: Any, value: Any) -> Any:
+    if value not in get_args(hint):
+        raise ValueError(f"{value!r} is none of {get_args(hint)}")
+    return value
+
+
+def _read_plain(hint: Any, value: Any) -> Any:
+    if hint is Any:
+        return value
+    if hint is Decimal:
+        return Decimal(_typed(str, value))
+    if dataclasses.is_dataclass(hint):
+        return _made(cast("type[Any]", hint), _typed(dict, value))
+    return _typed(hint, value)
+
+
+def _typed(type_: type[Any], value: Any) -> Any:
+    if type(value) is not type_:
+        raise TypeError(f"{value!r} is no {type_.__name__}")
+    return value
+
+
+_READERS: Mapping[Any, Any] = {tuple: _read_tuple, Mapping: _read_mapping, Literal: _read_literal}

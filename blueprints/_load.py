@@ -1,0 +1,210 @@
+"""Loads, checks and writes blueprints."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path as Folder
+from typing import Any, cast
+
+from shoal.blueprints._codec import is_sequence
+from shoal.blueprints._emit import emit
+from shoal.blueprints._files import MAX_BYTES, PEER_SUFFIX, read_file
+from shoal.blueprints._format import read, written
+from shoal.blueprints._graph import check_graph
+from shoal.blueprints._lints import lint
+from shoal.blueprints._model import Blueprint, Finding
+from shoal.blueprints._names import Names
+from shoal.blueprints._paths import check_paths
+from shoal.blueprints._regions import check_regions
+from shoal.blueprints._report import Report, findings, path_of, shown
+from shoal.blueprints._stages import check_stages, check_top
+from shoal.blueprints._toml import Document, Path, Syntax, parse
+from shoal.errors import BlueprintInvalid
+
+_DECIDE_THE_WAY = frozenset({"transitions", "mode", "merge_stage", "worker_stage", "allow_complete"})
+
+
+def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Blueprint:
+    """Return the blueprint at *path*, a folder or a file.
+
+    Args:
+        path: A folder with `blueprint.toml` or `agent.leviath`, or such a file.
+        max_bytes: A longer file is refused.
+
+    Raises:
+        BlueprintInvalid: With every finding, in the order of the file.
+    """
+    blueprint, found = check(path, max_bytes=max_bytes)
+    return _usable(blueprint, found, str(path))
+
+
+def check(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> tuple[Blueprint | None, tuple[Finding, ...]]:
+    """Return the blueprint at *path*, or `None` where it has errors, and every finding in the order of the file."""
+    source = read_file(path, max_bytes)
+    if isinstance(source, Finding):
+        return None, (source,)
+    return _examine(source.text, source.file, source.folder)
+
+
+def loads(
+    text: str, *, file: str | os.PathLike[str] | None = None, folder: str | os.PathLike[str] | None = None
+) -> Blueprint:
+    """Return the blueprint that *text* is.
+
+    Args:
+        text: What a file would hold.
+        file: Named in findings. One that ends in `.leviath` is read by the rules of that format.
+        folder: The blueprint's own folder; `None` where there is none, and then nothing may lie in it.
+
+    Raises:
+        BlueprintInvalid: With every finding, in the order of the text.
+    """
+    name = None if file is None else os.fspath(file)
+    blueprint, found = _examine(text, name, None if folder is None else Folder(folder))
+    return _usable(blueprint, found, name or "the text")
+
+
+def validate(blueprint: Blueprint) -> tuple[Finding, ...]:
+    """Return what is wrong with a blueprint that was built in Python, and what is worth knowing about it.
+
+    Beside the checks of a file this holds every value to what a file can say, so that each blueprint without errors
+    can be written and read back.
+    """
+    report = Report()
+    again = _read_back(blueprint, report)
+    if report.failed:  # The checks that follow need values of the right types.
+        return findings(report.problems)
+    names = Names(blueprint)
+    _check_structure(names, report)
+    if not report.failed:
+        _check_same(blueprint, again, report)
+    if not report.failed:
+        lint(names, report, lambda _path: True)
+    return findings(report.problems)
+
+
+def dumps(blueprint: Blueprint) -> str:
+    """Return *blueprint* as the text of a `blueprint.toml`. Its folder is not part of it.
+
+    Raises:
+        BlueprintInvalid: A value is none that a file can hold.
+    """
+    report = Report()
+    again = _read_back(blueprint, report)
+    if not report.failed:
+        _check_same(blueprint, again, report)
+    if report.failed:
+        raise _invalid("the blueprint cannot be written", findings(report.problems))
+    return emit(written(blueprint))
+
+
+def locate(path: str | os.PathLike[str], found: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return *found* in the order of the file at *path*, each with file, line and column of its `key`.
+
+    For checks that are made on a loaded blueprint. A finding that has a place already keeps it, and so does each one
+    where the file can no longer be read.
+    """
+    source = read_file(path, MAX_BYTES)
+    document = None if isinstance(source, Finding) else parse(source.text)
+    if isinstance(source, Finding) or not isinstance(document, Document):
+        return tuple(found)
+    placed = [finding if finding.line else _placed(finding, source.file, document) for finding in found]
+    return tuple(sorted(placed, key=lambda finding: (finding.line or 0, finding.column or 0)))
+
+
+def _placed(finding: Finding, file: str, document: Document) -> Finding:
+    line, column = document.place(path_of(finding.key or ""))
+    return dataclasses.replace(finding, file=file, line=line, column=column)
+
+
+# --- checks
+
+
+def _examine(text: str, file: str | None, folder: Folder | None) -> tuple[Blueprint | None, tuple[Finding, ...]]:
+    document = parse(text)
+    if isinstance(document, Syntax):
+        return None, (Finding(document.id, "error", document.message, file, document.line, document.column),)
+    report = Report(peer=file is not None and file.endswith(PEER_SUFFIX))
+    blueprint = read(document.data, report, folder)
+    report.spoil()
+    names = Names(blueprint)
+    _check_structure(names, report)
+    if not report.failed:
+        lint(names, report, document.spots.__contains__)
+    found = findings(report.problems, file=file, document=document)
+    return None if report.failed else blueprint, found
+
+
+def _check_structure(names: Names, report: Report) -> None:
+    check_regions(names, report)
+    check_paths(names, report)
+    check_stages(names, report)
+    check_top(names.blueprint, report)
+    if _ways_are_known(names, report):
+        check_graph(names, report)
+
+
+def _ways_are_known(names: Names, report: Report) -> bool:
+    """Say whether the ways through the stages are those that were meant: no target is missing or unreadable."""
+    targets = [names.blueprint.entry, *(name for stage in names.blueprint.stages for name in names.follows(stage))]
+    workers = [stage.fan_out.worker_stage for stage in names.blueprint.stages if stage.fan_out]
+    named = {name for name in (*targets, *workers) if name is not None}
+    return named <= names.stages.keys() and not report.spoiled_where(_is_about_the_way)
+
+
+def _is_about_the_way(path: Path) -> bool:
+    return path[:1] == ("stages",) and (len(path) < 3 or path[2] in _DECIDE_THE_WAY)
+
+
+def _read_back(blueprint: Blueprint, report: Report) -> Blueprint:
+    """Return what a file of *blueprint* would give back. Values that no file can hold are problems."""
+    return read(written(blueprint), report, blueprint.folder)
+
+
+def _check_same(blueprint: Blueprint, again: Blueprint, report: Report) -> None:
+    if differs := _difference(blueprint, again, ()):
+        path, mine, read_back = differs
+        message = f"`{path[-1]}` is {shown(mine)}, which a file would give back as {shown(read_back)}; write that"
+        report.error("not-in-a-file", path, message)
+
+
+def _difference(mine: object, other: object, path: Path) -> tuple[Path, object, object] | None:
+    """Return the path of the first part in which two values differ, with both parts; `None` where they are equal."""
+    if mine == other:
+        return None
+    pairs = _parts(mine, other)
+    for step, one, another in pairs:
+        if found := _difference(one, another, (*path, step)):
+            return found
+    return path, mine, other
+
+
+def _parts(mine: Any, other: Any) -> list[tuple[str | int, Any, Any]]:
+    """Return the parts of two values of one shape, side by side; none for single values and for other shapes."""
+    if type(mine) is not type(other):
+        return []
+    if dataclasses.is_dataclass(mine):
+        names = [field.name for field in dataclasses.fields(mine)]
+        return [(name, getattr(mine, name), getattr(other, name)) for name in names]
+    if is_sequence(mine) and len(mine) == len(other):
+        steps = [getattr(item, "name", getattr(item, "target", index)) for index, item in enumerate(mine)]
+        return list(zip(steps, mine, other, strict=True))
+    if isinstance(mine, Mapping) and mine.keys() == other.keys():
+        return [(name, mine[name], other[name]) for name in cast("Mapping[str, Any]", mine)]
+    return []
+
+
+# --- errors
+
+
+def _usable(blueprint: Blueprint | None, found: tuple[Finding, ...], what: str) -> Blueprint:
+    if blueprint is None:
+        raise _invalid(f"{what} is no usable blueprint", found)
+    return blueprint
+
+
+def _invalid(what: str, found: tuple[Finding, ...]) -> BlueprintInvalid:
+    lines = "\n".join(f"  {finding}" for finding in found)
+    return BlueprintInvalid(f"{what}; mend what follows:\n{lines}", findings=found)
