@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TypeVar, cast, final
+from typing import TypeVar, final
 
 import anyio
 import httpx
@@ -103,8 +103,8 @@ class Transport:
         try:
             yield answer
         finally:
-            await response.aclose()
             await answer.aclose()
+            await response.aclose()
 
     def _connect(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(
@@ -137,8 +137,7 @@ class Answer:
     def __init__(self, response: httpx.Response, asked: Asked, idle_s: float, ends_at: float, max_bytes: int) -> None:
         self.status = response.status_code
         self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
-        # An async generator, as httpx makes it: it has to be closed on trio, which warns of those that are forgotten.
-        self._chunks = cast("AsyncGenerator[bytes]", response.aiter_bytes())
+        self._chunks = response.aiter_bytes()
         self._asked = asked
         self._idle_s = idle_s
         self._ends_at = ends_at
@@ -153,7 +152,7 @@ class Answer:
 
         Raises:
             ProviderUnavailable: It was cut, or did not arrive in time.
-            ProviderRefused: It is larger than the limit.
+            ProviderRefused: It is larger than the limit, or compressed.
         """
         async with aclosing(self._read()) as chunks:
             return b"".join([chunk async for chunk in chunks])
@@ -174,9 +173,9 @@ class Answer:
 
         Raises:
             ProviderUnavailable: The body was cut, or nothing arrived for too long.
-            ProviderRefused: The body, or one event in it, is larger than the limit.
+            ProviderRefused: The body, or one event in it, is larger than the limit; or it is compressed.
         """
-        decoder = SseDecoder(max_event_bytes=self._max_bytes)
+        decoder = SseDecoder()
         async with aclosing(self._read()) as chunks:
             async for chunk in chunks:
                 for event in self._decoded(decoder, chunk):
@@ -188,8 +187,12 @@ class Answer:
             await self.read_error()
 
     async def aclose(self) -> None:
-        """Forget what was not read. The connection is closed by who opened it."""
-        await self._chunks.aclose()
+        """Forget what was not read, and with it the connection."""
+        # httpx reads through a chain of generators that do not close each other, of which trio warns. In a scope that
+        # is over, the innermost one is cancelled where it waits, and they all unwind.
+        with anyio.move_on_after(0), suppress(httpx.HTTPError):
+            async for _ in self._chunks:
+                pass
 
     def _decoded(self, decoder: SseDecoder, chunk: bytes) -> list[Event]:
         try:
@@ -198,6 +201,13 @@ class Answer:
             raise self._too_long() from exc
 
     async def _read(self) -> AsyncGenerator[bytes]:
+        encoding = self.headers.get("content-encoding", "identity")
+        if encoding != "identity":
+            raise ProviderRefused(
+                f"{self._asked.provider}: the answer is encoded as {encoding!r}, which nobody asked for; "
+                "turn compression off in the proxy in front of the server",
+                **self._asked.context(status=self.status),
+            )
         while True:
             with _translated(self._asked):
                 chunk = await _within(lambda: anext(self._chunks, b""), self._idle_s, self._ends_at)

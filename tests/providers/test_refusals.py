@@ -95,8 +95,8 @@ def test_the_type_in_the_body_decides_and_then_the_status(body: object, status: 
         ),
         (
             (
-                "'max_tokens' or 'max_completion_tokens' is too large: 5000. This model's maximum context length is 4096 "
-                "tokens and your request has 100 input tokens (5000 > 4096 - 100)."
+                "'max_tokens' or 'max_completion_tokens' is too large: 5000. This model's maximum context length is "
+                "4096 tokens and your request has 100 input tokens (5000 > 4096 - 100)."
             ),
             100,
             5000,

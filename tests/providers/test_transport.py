@@ -1,0 +1,179 @@
+"""Deadlines, limits and the life of connections, on virtual time and without a network."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import anyio
+import httpx
+import pytest
+from loopback import events, text
+from parts import request, user
+
+from shoal.errors import ConfigInvalid, ProviderRefused, ProviderUnavailable
+from shoal.providers import Completed, ModelProfile, RetryPolicy, Timeouts, Wire, compatible, exchange
+from shoal.providers._refusals import Asked
+from shoal.providers._transport import Transport
+
+pytestmark = pytest.mark.anyio
+
+ASKED = Asked("acme", "m")
+SSE = {"content-type": "text/event-stream"}
+
+
+class Slow(httpx.AsyncByteStream):
+    """A body of which each piece takes some seconds."""
+
+    def __init__(self, *pieces: tuple[float, bytes]) -> None:
+        self.pieces = pieces
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for delay_s, piece in self.pieces:
+            await anyio.sleep(delay_s)
+            yield piece
+
+
+class Fake(httpx.AsyncBaseTransport):
+    """Answers every request after *delay_s* seconds with a body of *pieces*."""
+
+    def __init__(self, *pieces: tuple[float, bytes], delay_s: float = 0.0) -> None:
+        self.pieces = pieces
+        self.delay_s = delay_s
+        self.closed = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        await request.aread()
+        await anyio.sleep(self.delay_s)
+        return httpx.Response(200, headers=SSE, stream=Slow(*self.pieces))
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+
+WHOLE = events(*text("a"))
+PING = b": ping\n\n"
+
+
+async def replied(http: Fake, *, timeout_s: float = 900.0, timeouts: Timeouts | None = None) -> Completed:
+    provider = compatible("http://there/v1", http=http, timeouts=timeouts)
+    sent = request(user("x"), timeout_s=timeout_s)
+    return await exchange(provider, sent, policy=RetryPolicy(attempts=1))
+
+
+async def test_an_answer_may_take_its_time_to_begin():
+    assert await replied(Fake((0.0, WHOLE), delay_s=299.0))
+
+
+async def test_an_answer_that_does_not_begin_is_unavailable():
+    with pytest.raises(ProviderUnavailable, match="in time"):
+        await replied(Fake((0.0, WHOLE), delay_s=301.0))
+    assert anyio.current_time() == pytest.approx(300.0, abs=1.0)
+
+
+async def test_pings_keep_a_silent_stream_alive():
+    assert await replied(Fake(*[(119.0, PING)] * 5, (119.0, WHOLE)))
+
+
+async def test_a_silent_stream_is_unavailable():
+    with pytest.raises(ProviderUnavailable, match="in time"):
+        await replied(Fake((0.0, PING), (121.0, WHOLE)))
+    assert anyio.current_time() == pytest.approx(120.0, abs=1.0)
+
+
+async def test_pings_do_not_keep_a_request_alive_past_its_own_time():
+    with pytest.raises(ProviderUnavailable):
+        await replied(Fake(*[(10.0, PING)] * 100), timeout_s=95.0)
+    assert anyio.current_time() == pytest.approx(95.0, abs=1.0)
+
+
+async def test_a_late_end_behind_the_end_mark_is_not_awaited():
+    assert await replied(Fake((0.0, WHOLE), (60.0, b"")))
+    assert anyio.current_time() == pytest.approx(0.25, abs=0.2)
+
+
+async def read(*pieces: bytes, limit: int) -> bytes:
+    transport = Transport("http://there", http=Fake(*[(0.0, piece) for piece in pieces]), max_response_bytes=limit)
+    async with transport.post("/x", Wire.of(b"{}"), ASKED, timeout_s=10.0) as answer:
+        return await answer.read()
+
+
+async def test_an_answer_is_read_up_to_the_limit():
+    assert await read(b"abc", b"de", limit=5) == b"abcde"
+
+
+async def test_an_answer_past_the_limit_is_refused():
+    with pytest.raises(ProviderRefused, match="passed 5 bytes"):
+        await read(b"abc", b"def", limit=5)
+
+
+async def test_one_event_past_the_limit_is_refused_before_it_ends():
+    http = Fake((0.0, b"data: "), *[(0.0, b"x" * 2**20)] * 17, (0.0, b"\n\n"))
+    async with Transport("http://there", http=http).post("/x", Wire.of(b"{}"), ASKED, timeout_s=10.0) as answer:
+        with pytest.raises(ProviderRefused):
+            _ = [event async for event in answer.events()]
+
+
+async def test_a_request_may_have_another_whole_url():
+    seen: list[str] = []
+
+    async def note(asked: httpx.Request) -> httpx.Response:
+        seen.append(str(asked.url))
+        return httpx.Response(200)
+
+    transport = Transport("http://there/v1/", http=httpx.MockTransport(note))
+    for path in ("/a", "http://else/b"):
+        async with transport.post(path, Wire.of(b"{}"), ASKED, timeout_s=10.0) as answer:
+            await answer.read()
+    assert seen == ["http://there/v1/a", "http://else/b"]
+
+
+async def test_the_reprs_show_state_and_no_secret():
+    transport = Transport("http://user:secret@there:1/v1", headers={"k": "secret"}, http=Fake((0.0, b"abc")))
+    assert repr(transport) == "<Transport to http://there:1/v1, closed>"
+    async with transport.post("/x", Wire.of(b"{}"), ASKED, timeout_s=10.0) as answer:
+        await answer.read()
+        assert repr(answer) == "<Answer 200 to m, 3 bytes read>"
+    assert repr(transport).endswith("open>")
+
+
+async def test_closing_closes_the_client_once():
+    http = Fake((0.0, WHOLE))
+    provider = compatible("http://there/v1", http=http)
+    await exchange(provider, request(user("x")))
+    await provider.aclose()
+    await provider.aclose()
+    assert http.closed == 1
+
+
+# --- the factory
+
+
+@pytest.mark.parametrize("url", ["there/v1", "ftp://there", "http://", "http://there/v1?key=secret"])
+def test_a_url_that_leads_nowhere_is_refused(url: str):
+    with pytest.raises(ConfigInvalid) as caught:
+        compatible(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_an_unknown_server_is_refused_with_those_that_are_known():
+    with pytest.raises(ConfigInvalid, match=r"`llama\.cpp`"):
+        compatible("http://there", capabilities="lama.cpp")
+
+
+def test_a_provider_is_called_after_its_server_unless_it_is_named():
+    assert compatible("http://there", capabilities="vllm").name == "vllm"
+    assert compatible("http://there", capabilities="vllm", name="mine").name == "mine"
+
+
+def test_a_server_of_ones_own_has_no_price_whatever_its_model_is_called():
+    assert compatible("http://there", capabilities="vllm").profile("gpt-5.4").price is None
+    assert compatible("http://there").profile("gpt-5.4").price is not None
+
+
+def test_a_given_profile_wins():
+    mine = ModelProfile("gpt-5.4", window_tokens=7)
+    assert compatible("http://there", profiles={"gpt-5.4": mine}).profile("gpt-5.4") is mine
+
+
+def test_the_default_model_is_kept():
+    assert compatible("http://there", model="m").default_model == "m"
