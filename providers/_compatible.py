@@ -185,7 +185,7 @@ class CompatibleProvider:
                 counted = await self._count_rendered(body, asked)
             case "messages":
                 counted = await self._count_messages(body, asked)
-            case None:
+            case _:
                 counted = None
         if counted is None:
             return TokenCount(math.ceil(body.size / 4), "estimate")

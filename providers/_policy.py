@@ -227,7 +227,8 @@ class _Visit:
 
     def _material(self) -> str:
         """Return what to say something about: what tools gave in this visit, else regions, task or transcript."""
-        results = "\n\n".join([answer.text for answer in self._answers if answer is not None])
+        kept = [answer for answer in self._answers if answer is not None]
+        results = "\n\n".join([r.text for answer in kept for r in answer.results if not r.is_error])
         regions = "\n\n".join(self._situation.regions.values())
         return next(filter(str.strip, (results, regions, self._situation.task, _said(self._request))), "")
 

@@ -77,10 +77,12 @@ def prefixes_of(request: Request) -> tuple[list[Prefix], int]:
         if cacheable:
             put(key, size)
     for index, segment in enumerate(request.messages):
+        whole_bytes = _ENCODER.segment(segment).wire.size
         if cacheable and len(request.messages) - index <= _GROWING:
             for within, within_bytes in _steps(segment):
-                put(digest(key, within), size + within_bytes)
-        key, size = digest(key, segment.digest), size + _ENCODER.segment(segment).wire.size
+                # A message that is not sent, such as an orphaned result, has a size of its own all the same.
+                put(digest(key, within), size + min(within_bytes, whole_bytes))
+        key, size = digest(key, segment.digest), size + whole_bytes
         if cacheable:
             put(key, size)
     size += 0 if request.tail is None else len(request.tail)
