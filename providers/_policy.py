@@ -69,7 +69,7 @@ def decide(request: Request, situation: Situation) -> Decision:
             return Decision(summarise(_said(request), request.max_tokens))
         case "routing":
             return Decision(_Visit(request, situation).route())
-        case "stage":
+        case _:
             visit = _Visit(request, situation)
             return visit.default() if situation.policy is None else visit.next(situation.policy)
 

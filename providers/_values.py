@@ -460,7 +460,7 @@ class Price:
                 million = write
             case "cache_write_long":
                 million = write if self.cache_write_long is None else self.cache_write_long
-            case "output":
+            case _:
                 million = self.output
         is_long = self.long_from_tokens is not None and prompt_tokens > self.long_from_tokens
         return million * (self.long_factor if is_long else 1) / 1_000_000
