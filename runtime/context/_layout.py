@@ -75,6 +75,11 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
     reset: tuple[str, ...] = ()
     everything: Mapping[str, Region] = {}
 
+    @property
+    def instruction_tokens(self) -> int:
+        """What the stage's instructions cost, estimated."""
+        return 0 if self.instructions is None else estimate_text(self.instructions)
+
     def sees(self, region: str) -> bool:
         """Say whether the stage sees *region*."""
         return region in self.regions
@@ -147,8 +152,3 @@ def _instructions_in(visible: Mapping[str, Region], *, declares: bool) -> str:
     own = frozenset(ALWAYS_REGIONS)
     pinned = (name for name, region in visible.items() if region.kind == "pinned" and name not in own)
     return next(pinned, INSTRUCTIONS)
-
-
-def instruction_tokens(layout: Layout) -> int:
-    """Return what the stage's instructions cost, estimated."""
-    return 0 if layout.instructions is None else estimate_text(layout.instructions)

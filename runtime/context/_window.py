@@ -31,7 +31,7 @@ from shoal.runtime.context._changes import (
 )
 from shoal.runtime.context._cut import Cut, cut_to, fair_shares
 from shoal.runtime.context._entry import Draft, Entry, bytes_of, chars_of, estimate_text
-from shoal.runtime.context._layout import CONVERSATION, Layout, cut_of, instruction_tokens
+from shoal.runtime.context._layout import CONVERSATION, Layout, cut_of
 from shoal.runtime.context._store import Item, RegionState
 from shoal.runtime.context.regions import KINDS, Asked
 from shoal.runtime.context.regions._kind import oldest_until
@@ -118,7 +118,7 @@ class Window:
                 _redefine(state, region, limits)
         home = self.states[layout.instructions_in]
         if layout.instructions is not None:
-            home.instructions, home.instruction_tokens = layout.instructions, instruction_tokens(layout)
+            home.instructions, home.instruction_tokens = layout.instructions, layout.instruction_tokens
             home.touched()
 
     def plan_layout(self, layout: Layout, model: str, window_tokens: int) -> tuple[Change, ...]:

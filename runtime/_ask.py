@@ -1,0 +1,142 @@
+"""One request to a provider, whatever it is for: sent through pool and breaker, with retries, and its bill split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import final
+
+from shoal.errors import ContextOverflow, ProviderError, ProviderUnavailable
+from shoal.providers import Completed, Purpose, Request, Situation, exchange
+from shoal.runtime._host import Serving, cost_of
+from shoal.runtime._live import Live
+from shoal.runtime.context import Part, attribute
+from shoal.runtime.events import CallMade, InferenceCompleted, InferenceRetried
+from shoal.runtime.tools import SUBMIT_OUTPUT
+
+
+async def exchanged(live: Live, serving: Serving, request: Request, purpose: Purpose, started: int) -> Completed:
+    """Send *request* through the provider's pool and breaker, with retries.
+
+    Raises:
+        ProviderError: Its leaf says what went wrong.
+    """
+    host = live.host
+    breaker = host.breaker(serving.provider.name)
+    if not breaker.allow():
+        raise ProviderUnavailable(
+            f"{serving.provider.name}: it failed repeatedly and is left alone for a while; resume the run later, "
+            "or name another provider",
+            provider=serving.provider.name,
+            model=serving.model,
+        )
+
+    def on_retry(attempt: int, error: ProviderError, delay_s: float) -> None:
+        live.emit(InferenceRetried(purpose, started, attempt, type(error).__name__, str(error), delay_s))
+
+    try:
+        async with host.pools.get(serving.provider.name).slot(live.run_id):
+            completed = await exchange(
+                serving.provider,
+                request,
+                policy=host.retry,
+                on_retry=on_retry,
+                on_delta=lambda delta: host.delta(live.run_id, delta),
+            )
+    except ProviderError as error:
+        breaker.record(error)
+        raise
+    breaker.record(None)
+    return completed
+
+
+def completion(
+    completed: Completed,
+    purpose: Purpose,
+    started: int,
+    serving: Serving,
+    parts: Sequence[Part],
+    overhead_tokens: int,
+) -> InferenceCompleted:
+    """Return *completed* as the run's event, with its bill split over the prompt's owners."""
+    usage = completed.usage
+    tokens = (
+        usage.uncached,
+        usage.cache_read,
+        usage.cache_write,
+        usage.cache_write_long,
+        usage.output,
+        usage.reasoning,
+    )
+    reply = completed.reply
+    return InferenceCompleted(
+        purpose,
+        started,
+        reply.text,
+        tuple(CallMade(call.name, call.arguments, call.vendor_id or call.call_id) for call in reply.calls),
+        tokens,
+        cost_of(serving.profile.price, tokens),
+        attribute(parts, usage, overhead_tokens=overhead_tokens),
+        completed.finish,
+        "" if completed.model in ("", serving.model) else completed.model,
+        reply.reasoning,
+        None if reply.state is None else reply.state.data,
+        completed.request_id,
+        completed.simulated,
+    )
+
+
+def overflow(serving: Serving, tokens: int, reply: int) -> ContextOverflow:
+    profile = serving.profile
+    key = profile.window_key or f'[models."{serving.model}"] context'
+    return ContextOverflow(
+        f"the prompt of {tokens} tokens and a reply of {reply} do not fit the window of {profile.window_tokens} tokens "
+        f"({profile.window_source}); give the regions smaller budgets, lower the stage's `max_tokens`, "
+        f"or set `{key}` where the window is declared too small",
+        prompt_tokens=tokens,
+        reply_tokens=reply,
+        window_tokens=profile.window_tokens,
+        provider=serving.provider.name,
+        model=serving.model,
+    )
+
+
+# --- for providers that follow a policy
+
+
+@final
+class Standing:
+    """Says where in its blueprint a request stands, when a provider asks.
+
+    Args:
+        live: The run.
+        choices: Of a routing question: the stages that may be named, with their hints.
+    """
+
+    __slots__ = ("_choices", "_live")
+
+    def __init__(self, live: Live, choices: Mapping[str, str] | None = None) -> None:
+        self._live = live
+        self._choices = choices or {}
+
+    def __call__(self) -> Situation:
+        state = self._live.state
+        stage, visit = state.stage, state.visit
+        assert visit is not None  # a request comes from inside a visit
+        view = state.view
+        held = {
+            name: "\n\n".join(entry.text for entry in view.states[name].all_entries())
+            for name in stage.layout.regions
+            if not view.states[name].empty
+        }
+        owed = stage.stage.require_output and not visit.output_submitted
+        task = state.made_by.task
+        return Situation(
+            state.program.blueprint.name,
+            stage.name,
+            visit.iterations,
+            stage.policy,
+            held,
+            "" if task is None else str(task),
+            SUBMIT_OUTPUT if owed and SUBMIT_OUTPUT in stage.tools else None,
+            self._choices,
+        )

@@ -1,0 +1,249 @@
+"""The calls of one reply: through the gates, run, and their results put where they belong.
+
+A call is journaled before it runs. What a killed process had started and not finished is run again only where that
+does no harm; otherwise the model is told that its effect is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import anyio
+
+from shoal.errors import ShoalError
+from shoal.providers import Message, Text, ToolCall
+from shoal.runtime._live import Live
+from shoal.runtime._output import submit
+from shoal.runtime._side import order_summaries, wait_for_summaries
+from shoal.runtime._state import Turn
+from shoal.runtime.context import (
+    CONVERSATION,
+    OPERATIONS,
+    Destination,
+    Draft,
+    Origin,
+    Plan,
+    cut_to,
+    destination,
+    estimate,
+    materialise,
+    operate,
+    pointer,
+)
+from shoal.runtime.events import ToolCallCompleted, ToolCallStarted
+from shoal.runtime.tools import FAN_OUT, SUBMIT_OUTPUT, Tool, ToolResult, Verdict, judge
+
+_INTERRUPTED = (
+    "[error] the process died while this call ran; whether it had an effect is unknown. Check before you call it again"
+)
+
+
+async def run_calls(live: Live) -> None:
+    """Run the open calls of the newest reply; each is journaled as it ends."""
+    turn = live.state.turn
+    assert turn is not None  # decided so
+    permissions = permitted(live)
+    to_run: list[tuple[int, Tool, Mapping[str, Any]]] = []
+    for index in turn.open_calls:
+        call = turn.calls[index]
+        stopped = _over_the_limit(live, index) or _interrupted(live, turn, index, call)
+        if stopped is not None:
+            live.emit(stopped)
+            continue
+        verdict = judge(live.state.stage.tools, call.name, str(call.arguments), permissions)
+        gated = _stopped(verdict, turn.seq, index)
+        if gated is not None or verdict.tool is None:
+            live.emit(gated or ToolCallCompleted(turn.seq, index, Text.of(verdict.said), is_error=True))
+        elif verdict.tool.call is None:
+            await _own_call(live, turn, index, verdict.tool, verdict.args)
+        else:
+            to_run.append((index, verdict.tool, verdict.args))
+    if to_run:
+        await _run_all(live, turn, to_run)
+
+
+def permitted(live: Live) -> Mapping[str, Any]:
+    """Return what each tool of the stage may do."""
+    stage = live.state.stage
+    permissions = live.host.permissions
+    blueprint = live.state.program.blueprint
+    return {name: permissions.of(tool, stage.stage, blueprint) for name, tool in stage.tools.items()}
+
+
+def _over_the_limit(live: Live, index: int) -> ToolCallCompleted | None:
+    most = live.host.limits.max_calls_per_turn
+    turn = live.state.turn
+    assert turn is not None  # see `run_calls`
+    if index < most:
+        return None
+    said = f"[error] a turn runs at most {most} calls, and this was number {index + 1}; make it again in your next turn"
+    return ToolCallCompleted(turn.seq, index, Text.of(said), is_error=True)
+
+
+def _interrupted(live: Live, turn: Turn, index: int, call: ToolCall) -> ToolCallCompleted | None:
+    """Return the result of a call that an earlier process started and that must not simply run again."""
+    tool = live.state.stage.tools.get(call.name)
+    if index not in turn.started or (tool is not None and tool.effects.repeatable):
+        return None
+    return ToolCallCompleted(turn.seq, index, Text.of(_INTERRUPTED), is_error=True, interrupted=True)
+
+
+def _stopped(verdict: Verdict, source: int, index: int) -> ToolCallCompleted | None:
+    if verdict.asks and verdict.tool is not None:
+        name = verdict.tool.name
+        said = f"[denied] `{name}` needs somebody's approval and nobody is there; allow it with `--allow {name}`"
+        return ToolCallCompleted(source, index, Text.of(said), is_error=True, gate="permission")
+    if verdict.gate is None:
+        return None
+    return ToolCallCompleted(source, index, Text.of(verdict.said), is_error=True, gate=verdict.gate)
+
+
+# --- calls that the run answers itself
+
+
+async def _own_call(live: Live, turn: Turn, index: int, tool: Tool, args: Mapping[str, Any]) -> None:
+    if tool.name in OPERATIONS:
+        await _operate(live, turn, index, tool.name, args)
+    elif tool.name == SUBMIT_OUTPUT:
+        result = await submit(live, turn.seq, index, args)
+        _complete(live, turn, index, result)
+    else:
+        said = f"`{FAN_OUT}` must be the only call of its turn; call it alone"
+        _complete(live, turn, index, ToolResult.error(said))
+
+
+async def _operate(live: Live, turn: Turn, index: int, name: str, args: Mapping[str, Any]) -> None:
+    origin = Origin(turn.seq, index)
+    may_wait = True
+    while True:
+        busy = live.state.busy_regions()
+        answer = operate(live.state.view, name, args, origin, in_flight=busy, may_wait=may_wait)
+        order_summaries(live, answer.orders)
+        if answer.wait is None:
+            break
+        await wait_for_summaries(live, [answer.wait])
+        may_wait = False
+    live.change(answer.changes)
+    live.emit(ToolCallCompleted(turn.seq, index, Text.of(answer.text), answer.is_error))
+
+
+def _complete(live: Live, turn: Turn, index: int, result: ToolResult) -> None:
+    live.emit(ToolCallCompleted(turn.seq, index, result.text, result.is_error, result.note))
+
+
+# --- calls that reach outside
+
+
+async def _run_all(live: Live, turn: Turn, calls: Sequence[tuple[int, Tool, Mapping[str, Any]]]) -> None:
+    for index, _, _ in calls:
+        if index not in turn.started:
+            live.emit(ToolCallStarted(turn.seq, index))
+    await live.durable()
+    if len(calls) == 1:
+        await _run_one(live, turn, *calls[0])
+        return
+    async with anyio.create_task_group() as tasks:
+        for index, tool, args in calls:
+            tasks.start_soon(_run_one, live, turn, index, tool, args)
+
+
+async def _run_one(live: Live, turn: Turn, index: int, tool: Tool, args: Mapping[str, Any]) -> None:
+    assert tool.call is not None  # the run's own tools are answered elsewhere
+    async with live.host.pools.get("tools").slot(live.run_id):
+        try:
+            result = await tool.call(live.context, args)
+        except Exception as exc:  # noqa: BLE001 - whatever a tool raises is for the model to read
+            result = ToolResult.error(failure_text(exc))
+    _complete(live, turn, index, result)
+
+
+def failure_text(exc: Exception) -> str:
+    """Return what a model reads of an exception: what it is and what it says."""
+    said = str(exc).strip()
+    kind = "" if isinstance(exc, ShoalError) else f"{type(exc).__name__}: "
+    return f"{kind}{said}" if said else type(exc).__name__
+
+
+# --- results
+
+
+async def write_results(live: Live) -> None:
+    """Put the results of the newest reply's calls where they belong, in call order."""
+    turn = live.state.turn
+    assert turn is not None  # decided so
+    open_calls = [index for index in range(len(turn.calls)) if index not in turn.answered]
+    places = {index: _place(live, turn, index) for index in open_calls}
+    drafts = {index: _inline(turn, index) for index, place in places.items() if place.region == CONVERSATION}
+    costs = [draft.tokens for draft in drafts.values()]
+    shares = dict(zip(drafts, live.state.view.shares(CONVERSATION, costs), strict=True))
+    for index, place in places.items():
+        if index in drafts:
+            most = shares[index] if place.most_tokens is None else min(shares[index], place.most_tokens)
+            live.write(CONVERSATION, _shortened(turn, index, drafts[index], most), joins=True)
+        else:
+            await _route(live, turn, index, place)
+
+
+def _place(live: Live, turn: Turn, index: int) -> Destination:
+    """Return where a result goes; an error, which the model has to read where it called, stays there."""
+    result = turn.results[index]
+    place = destination(live.state.stage.stage.tool_routing, turn.calls[index].name)
+    kept = result.is_error or not result.text or place.region not in live.state.view.states
+    return Destination(CONVERSATION, place.most_tokens) if kept else place
+
+
+def _inline(turn: Turn, index: int) -> Draft:
+    """Return a result as it stands in the conversation: its text, and its note behind it."""
+    result = turn.results[index]
+    note = Text.of(f"\n{result.note}") if result.note else None
+    message = _tool_message(turn, index, (result.text,) if note is None else (result.text, note))
+    return Draft("tool_result", message, max(1, estimate(message)), turn.written[index], text=note)
+
+
+def _tool_message(turn: Turn, index: int, texts: tuple[Text, ...]) -> Message:
+    call, result = turn.calls[index], turn.results[index]
+    return Message("tool", texts, call_id=call.call_id, tool_name=call.name, is_error=result.is_error)
+
+
+def _shortened(turn: Turn, index: int, draft: Draft, most_tokens: int) -> Draft:
+    """Return *draft* cut to *most_tokens*: its text is cut, its note stays."""
+    if draft.tokens <= most_tokens:
+        return draft
+    whole = _tool_message(turn, index, (turn.results[index].text,))
+    cost = estimate(whole)
+    shorter = cut_to(whole, cost, max(0, most_tokens - (draft.tokens - cost)))
+    behind = shorter.marker if draft.text is None else Text(shorter.marker.body + draft.text.body)
+    message = materialise(whole, shorter.chars, behind)
+    return Draft("tool_result", message, max(1, estimate(message)), draft.source, cut=shorter.chars, text=behind)
+
+
+async def _route(live: Live, turn: Turn, index: int, place: Destination) -> None:
+    """Put a result into its region, and a pointer to it into the conversation."""
+    result = turn.results[index]
+    said = Message("user", (result.text,))
+    routed = Draft("text", said, max(1, estimate(said)), turn.written[index], writer="routing")
+    plan = await write_waiting(live, place.region, routed, place.most_tokens)
+    stage = live.state.stage
+    reads = "context_read" in stage.tools
+    text = Text.of(pointer(stage.layout, place.region, plan, reads_regions=reads, note=result.note))
+    message = _tool_message(turn, index, (text,))
+    cost = max(1, estimate(message))
+    live.write(CONVERSATION, Draft("tool_result", message, cost, turn.written[index], cut=0, text=text), joins=True)
+
+
+async def write_waiting(live: Live, region: str, draft: Draft, most_tokens: int | None = None) -> Plan:
+    """Write *draft*, after waiting once for a summary of the region where there is no room; return what came of it."""
+    plan = _planned(live, region, draft, most_tokens, may_wait=True)
+    if plan.outcome == "wait":
+        await wait_for_summaries(live, [region])
+        plan = _planned(live, region, draft, most_tokens, may_wait=False)
+    live.change(plan.changes)
+    return plan
+
+
+def _planned(live: Live, region: str, draft: Draft, most_tokens: int | None, *, may_wait: bool) -> Plan:
+    busy = region in live.state.busy_regions()
+    plan = live.state.view.plan_write(region, draft, most_tokens=most_tokens, in_flight=busy, may_wait=may_wait)
+    order_summaries(live, plan.orders)
+    return plan

@@ -1,0 +1,177 @@
+"""Entering and leaving stages: layouts, instructions, resets, transforms, reports, and the run's end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shoal.blueprints import Edge
+from shoal.providers import Message, Text
+from shoal.runtime._host import Serving
+from shoal.runtime._live import Live
+from shoal.runtime._side import drop_jobs, order_summaries
+from shoal.runtime._state import RunState
+from shoal.runtime._walk import Ask, Finish, Hold, Leave, abandoned
+from shoal.runtime.context import CONVERSATION, Draft, Order, RegionReset, RegionState, estimate
+from shoal.runtime.events import (
+    GateBlocked,
+    GateForced,
+    Nudged,
+    RunEnded,
+    StageEntered,
+    StageLeft,
+    Status,
+    TransitionChosen,
+)
+
+ERROR_REPORT = "error_report"
+_PROTECTED = frozenset({"pinned", "compact_history", "hashmap", "checklist"})
+_SYSTEM = "[System] "
+
+
+# --- entering
+
+
+def enter(live: Live, stage: str, serving: Serving) -> None:
+    """Enter *stage* under *serving*: what its layout sheds, then the entry, its resets, and its prompt as a nudge."""
+    state = live.state
+    program = state.program.stages[stage]
+    window_tokens = serving.profile.window_tokens
+    if state.window is not None:
+        live.change((change, None) for change in state.window.plan_layout(program.layout, serving.model, window_tokens))
+    visit = state.visits.get(stage, 0) + 1
+    live.emit(StageEntered(stage, visit, serving.provider.name, serving.model, window_tokens))
+    for region in program.layout.reset:
+        held = state.view.states[region]
+        if not held.empty:
+            live.emit(RegionReset(region, held.tokens, "stage"))
+    if program.stage.prompt_as == "nudge" and program.stage.system_prompt:
+        say(live, "instructions", program.stage.system_prompt)
+
+
+def enter_next(live: Live, stage: str) -> None:
+    """Enter *stage* under the first that can serve it."""
+    program = live.state.program.stages[stage]
+    enter(live, stage, live.host.serving(program.stage, live.state.made_by.model)[0])
+
+
+def say(live: Live, reason: str, text: str) -> None:
+    """Put *text* into the conversation as the runtime's own word; *reason* is what it is counted under."""
+    said = Text.of(f"{_SYSTEM}{text}")
+    seq = live.emit(Nudged(reason, said))
+    message = Message("user", (said,))
+    live.write(CONVERSATION, Draft("user_message", message, max(1, estimate(message)), seq))
+
+
+def ask_again(live: Live, ask: Ask) -> None:
+    """Ask the stage again for what it owes."""
+    say(live, ask.counted, ask.text)
+
+
+def hold(live: Live, held: Hold) -> None:
+    """Keep the run in its stage because a gate asks for more."""
+    live.emit(GateBlocked(held.target, held.requirement, held.attempt))
+    say(live, "gate", held.text)
+
+
+# --- leaving
+
+
+def leave(live: Live, action: Leave) -> None:
+    """Leave the stage: what was chosen, what was let through, a report where something went wrong, the transform."""
+    state = live.state
+    visit = state.visit
+    assert visit is not None  # a stage is left from inside
+    asked = state.routing is not None
+    if action.forced and action.target is not None:
+        live.emit(GateForced(action.target, action.forced))
+    transform = "direct" if action.edge is None else action.edge.transform
+    left = StageLeft(
+        visit.stage,
+        visit.number,
+        action.reason,
+        visit.iterations,
+        action.error,
+        action.flags,
+        abandoned(state) if action.reason == "done" else (),
+    )
+    live.emit(TransitionChosen(visit.stage, action.target, action.condition, action.by, transform))
+    live.emit(left)
+    if action.error and action.target is not None:
+        report(live, action.error)
+    if asked and action.target is not None:
+        note(live, f"The run goes on with the stage `{action.target}`.")
+    if action.edge is not None:
+        _transform(live, action.edge)
+
+
+def report(live: Live, text: str) -> None:
+    """Leave a note of what went wrong for the next stage: in `error_report` where it is declared, else in the talk."""
+    if ERROR_REPORT not in live.state.view.states:
+        note(live, text)
+        return
+    message = Message("user", (Text.of(text),))
+    plan = live.write(ERROR_REPORT, Draft("text", message, max(1, estimate(message)), writer="routing"))
+    if plan.outcome == "refused":
+        note(live, text)
+
+
+def note(live: Live, text: str) -> None:
+    """Put a short note of the runtime into the conversation."""
+    message = Message("user", (Text.of(f"{_SYSTEM}{text}"),))
+    live.write(CONVERSATION, Draft("user_message", message, max(1, estimate(message))))
+
+
+def _transform(live: Live, edge: Edge) -> None:
+    """Do to the unprotected regions what *edge* says."""
+    states = live.state.view.states
+    config = edge.transform_config
+    if edge.transform == "clear":
+        _clear(live, [s for s in states.values() if not _protected(s)])
+    elif edge.transform == "compact":
+        _compact(live, [s for s in states.values() if not _protected(s)])
+    elif edge.transform == "custom" and config is not None:
+        _clear(live, [states[n] for n in config.clear if not _protected(states[n], named=True)])
+        _compact(live, [states[n] for n in config.compact if not _protected(states[n])])
+
+
+def _protected(state: RegionState, *, named: bool = False) -> bool:
+    """Say whether transforms leave a region alone; one that refuses writes may still be cleared by name."""
+    region = state.region
+    return (
+        region.kind in _PROTECTED
+        or (region.kind == "custom" and region.pinned)
+        or (region.admission == "reject" and not named)
+    )
+
+
+def _clear(live: Live, states: Sequence[RegionState]) -> None:
+    for state in states:
+        if not state.empty:
+            live.emit(RegionReset(state.region.name, state.tokens, "transform"))
+
+
+def _compact(live: Live, states: Sequence[RegionState]) -> None:
+    for state in states:
+        ids = tuple(entry.entry_id for entry in state.all_entries())
+        if ids and state.region.summarizable:
+            order_summaries(live, [Order(state.region.name, ids)])
+
+
+# --- the end
+
+
+def finish(live: Live, action: Finish) -> None:
+    """End the run."""
+    end(live, action.status, action.reason)
+
+
+def end(live: Live, status: Status, reason: str) -> None:
+    """End the run with *status*; what lanes were doing for it is dropped."""
+    drop_jobs(live)
+    state = live.state
+    live.emit(RunEnded(status, reason, output_seq(state), dict(state.flags)))
+
+
+def output_seq(state: RunState) -> int:
+    """Return the seq of the event that holds the run's answer; 0 for none."""
+    return state.output_seq or state.last_text_seq

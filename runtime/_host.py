@@ -1,0 +1,145 @@
+"""What a run is given to live with: the services that all runs of a swarm share.
+
+A run knows its host by this protocol alone, so that nothing in it assumes that two runs share a process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, final
+
+import anyio
+
+from shoal.blueprints import Stage
+from shoal.providers import Breaker, Bucket, ModelProfile, Price, Provider, ReasoningDelta, RetryPolicy, TextDelta
+from shoal.runtime._clock import Clock
+from shoal.runtime._limits import Limits
+from shoal.runtime._pools import Pools
+from shoal.runtime.events import ChildEnded, Lane, Status
+from shoal.runtime.journal import Journal
+from shoal.runtime.tools import Permissions
+
+if TYPE_CHECKING:
+    from shoal.runtime._lanes import Job
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Serving:
+    """Who serves a stage: a provider, a model of it, and what is known of that model."""
+
+    provider: Provider
+    model: str
+    profile: ModelProfile
+
+    @property
+    def label(self) -> str:
+        """Provider and model as blueprints write them."""
+        return f"{self.provider.name}:{self.model}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ChildRequest:
+    """A child that a run wants.
+
+    Args:
+        blueprint: A name, a path, or `blueprint:PATH`.
+        task: Its task; `None` for none.
+        seeds: Caller values by name.
+        item: Id of the fan-out item; `None` for none.
+        stage: The stage it starts in, where it is a stage of the parent's own blueprint; `None` for another blueprint.
+        source: Seq of the reply whose call asked for it.
+        index: Number of that call.
+        by_model: The model named the blueprint.
+    """
+
+    blueprint: str
+    task: str | None
+    seeds: Mapping[str, str]
+    item: str | None = None
+    stage: str | None = None
+    source: int = 0
+    index: int = 0
+    by_model: bool = False
+
+
+class Host(Protocol):
+    """The services that all runs of a swarm share."""
+
+    journal: Journal
+    clock: Clock
+    limits: Limits
+    pools: Pools
+    permissions: Permissions
+    retry: RetryPolicy
+    threads: anyio.CapacityLimiter
+
+    def serving(self, stage: Stage, override: str | None) -> Sequence[Serving]:
+        """Return who may serve *stage*, best first.
+
+        Raises:
+            SpawnRefused: Nobody can; the message says what was tried.
+        """
+        ...
+
+    def breaker(self, provider: str) -> Breaker:
+        """Return the circuit breaker of *provider*."""
+        ...
+
+    def submit(self, lane: Lane, job: Job) -> None:
+        """Hand *job* to a lane; it answers through the job, at once where the lane is down."""
+        ...
+
+    def drop_jobs(self, run_id: str) -> None:
+        """Forget the jobs of a run that ends."""
+        ...
+
+    def delta(self, run_id: str, delta: TextDelta | ReasoningDelta) -> None:
+        """Show a piece of a reply to whoever watches the run."""
+        ...
+
+    async def spawn_child(self, parent: str, wanted: ChildRequest) -> str:
+        """Start a child of *parent* and return its id; the parent's `ChildSpawned` is durable before it starts.
+
+        Raises:
+            ShoalError: It cannot be started.
+        """
+        ...
+
+    async def child_end(self, child: str) -> ChildEnded:
+        """Return how *child* ended, once it has."""
+        ...
+
+    def ended(self, run_id: str, status: Status) -> None:
+        """Take note that a run is over."""
+        ...
+
+    def workdir_of(self, run_id: str) -> Path:
+        """Return the working directory of a run of this swarm."""
+        ...
+
+
+def cost_of(price: Price | None, tokens: Sequence[int]) -> Decimal | None:
+    """Return what *tokens* (in the order of `Usage`) cost in USD; `None` where the price is unknown."""
+    if price is None:
+        return None
+    rates = _rates(price)
+    return sum((rate * count for rate, count in zip(rates, tokens[:5], strict=True) if count), Decimal(0))
+
+
+_known_rates: dict[Price, tuple[Decimal, ...]] = {}
+
+
+def _rates(price: Price) -> tuple[Decimal, ...]:
+    rates = _known_rates.get(price)
+    if rates is None:
+        buckets: tuple[Bucket, ...] = ("uncached", "cache_read", "cache_write", "cache_write_long", "output")
+        rates = _known_rates[price] = tuple(price.per_token(bucket) for bucket in buckets)
+    return rates
+
+
+Emit = Callable[..., object]

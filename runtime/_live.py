@@ -1,0 +1,133 @@
+"""A run that is alive: its state, the journal it writes to, and the host it lives on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol, final
+
+import anyio
+
+from shoal.providers import Message
+from shoal.runtime._host import Host, Serving
+from shoal.runtime._state import RunState
+from shoal.runtime.context import Change, Draft, Plan
+from shoal.runtime.events import Event, LaneStarted, Payload
+from shoal.runtime.tools import ToolContext
+
+
+class Appends(Protocol):
+    """Takes events, in order."""
+
+    def append(self, event: Event) -> None:
+        """Put *event* behind everything appended so far."""
+        ...
+
+
+@final
+class Live:
+    """One life of a run: what the steps of a run work with.
+
+    Args:
+        state: What its events add up to.
+        host: The services it shares with others.
+        journal: Where its events go; `None` for the host's journal.
+    """
+
+    __slots__ = ("_journal", "_serving", "_settled", "context", "gone", "host", "run_id", "state")
+
+    def __init__(self, state: RunState, host: Host, *, journal: Appends | None = None) -> None:
+        self._journal: Appends = journal or host.journal
+        self.run_id = state.run_id
+        self.state = state
+        self.host = host
+        self.gone = False
+        """This life is over; a job that comes back late changes nothing."""
+        self._serving: tuple[tuple[str, str, int], Serving] | None = None
+        self._settled: anyio.Event | None = None
+        made = state.made_by
+        self.context = ToolContext(
+            state.run_id,
+            Path(made.workdir),
+            frozenset(state.program.regions),
+            None if made.output_dir is None else Path(made.output_dir),
+            host.threads,
+            host.limits.read_bytes,
+            host.limits.list_entries,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Live {self.state!r}>"
+
+    # --- writing
+
+    def emit(self, payload: Payload, message: Message | None = None) -> int:
+        """Journal *payload* as the run's next event, apply it, and return its seq.
+
+        Events that are emitted without an `await` between them become durable together.
+        """
+        event = Event(self.run_id, self.state.seq + 1, self.host.clock.unix(), payload)
+        self._journal.append(event)
+        self.state.apply(event, message)
+        return event.seq
+
+    def change(self, changes: Iterable[tuple[Change, Message | None]]) -> None:
+        """Journal and apply *changes*, in order."""
+        for change, message in changes:
+            self.emit(change, message)
+
+    def write(self, region: str, draft: Draft, *, most_tokens: int | None = None, joins: bool = False) -> Plan:
+        """Plan a write that waits for nothing, carry it out, order the summaries it asks for, and return the plan."""
+        window = self.state.view
+        busy = region in self.state.busy_regions()
+        plan = window.plan_write(region, draft, most_tokens=most_tokens, in_flight=busy, joins=joins)
+        self.change(plan.changes)
+        return plan
+
+    async def durable(self) -> None:
+        """Return once everything that was emitted is durable.
+
+        Raises:
+            JournalFailed: It could not be written.
+        """
+        await self.host.journal.barrier()
+
+    # --- waiting for jobs
+
+    def settled(self) -> None:
+        """Tell whoever waits that a job of this run came to an end."""
+        if self._settled is not None:
+            self._settled.set()
+            self._settled = None
+
+    async def next_settled(self) -> None:
+        """Return once a job of this run comes to an end."""
+        if self._settled is None:
+            self._settled = anyio.Event()
+        await self._settled.wait()
+
+    def job_on(self, region: str) -> LaneStarted | None:
+        """Return the summary of *region* that is under way; `None` for none."""
+        for job in self.state.jobs.values():
+            if job.started.lane == "compaction" and job.started.region == region:
+                return job.started
+        return None
+
+    # --- who serves
+
+    def serving(self) -> Serving:
+        """Return who serves the current stage, as its events say.
+
+        Raises:
+            SpawnRefused: That provider is not there any more.
+        """
+        key = self.state.serving
+        if self._serving is None or self._serving[0] != key:
+            candidates = self.candidates()
+            found = next((s for s in candidates if (s.provider.name, s.model) == key[:2]), candidates[0])
+            self._serving = (key, found)
+        return self._serving[1]
+
+    def candidates(self) -> tuple[Serving, ...]:
+        """Return who may serve the current stage, best first."""
+        return tuple(self.host.serving(self.state.stage.stage, self.state.made_by.model))

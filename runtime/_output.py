@@ -1,0 +1,128 @@
+"""The answer of a run: checked, recorded, and shown in `final_output`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+from xml.etree import ElementTree as ET
+
+import anyio.to_thread
+import jsonschema_rs
+import tomli
+
+from shoal.blueprints import OutputSpec
+from shoal.providers import Message, Text
+from shoal.runtime._live import Live
+from shoal.runtime._paths import PathRefused, open_inside
+from shoal.runtime.context import FINAL_OUTPUT, Draft, cut_to, estimate
+from shoal.runtime.events import OutputSubmitted
+from shoal.runtime.tools import ToolResult
+
+
+def output_spec(live: Live) -> OutputSpec:
+    """Return what the current stage's answer has to look like: the stage's word over the blueprint's, key by key."""
+    agent = live.state.program.blueprint.output or OutputSpec()
+    stage = live.state.stage.stage.output or OutputSpec()
+    return OutputSpec(
+        stage.format or agent.format,
+        stage.instructions or agent.instructions,
+        stage.schema or agent.schema,
+        stage.example or agent.example,
+        stage.validator or agent.validator,
+    )
+
+
+async def submit(live: Live, source: int, index: int, args: Mapping[str, Any]) -> ToolResult:
+    """Check and record an answer; a bad one never takes the place of a good one.
+
+    Args:
+        live: The run.
+        source: Seq of the reply.
+        index: Number of the call.
+        args: The call's arguments, already checked against its schema.
+    """
+    content = str(args["content"])
+    spec = output_spec(live)
+    problem = _problem(live, content, spec)
+    if problem is not None:
+        return ToolResult.error(problem)
+    artifacts = tuple(str(path) for path in args.get("artifacts", ()))
+    for path in artifacts:
+        try:
+            await anyio.to_thread.run_sync(_check_artifact, live, path, limiter=live.host.threads)
+        except PathRefused as refused:
+            return ToolResult.error(f"the artifact {refused}; nothing was submitted")
+    kept = _kept_chars(content, live.host.limits.output_bytes)
+    live.emit(OutputSubmitted(source, index, live.state.stage.name, spec.format, kept, artifacts))
+    _mirror(live, source, index, Text.of(content if kept is None else content[:kept]))
+    cut = "" if kept is None else f" It was longer than {live.host.limits.output_bytes} bytes and was cut."
+    return ToolResult.of(f"Submitted.{cut}")
+
+
+def _problem(live: Live, content: str, spec: OutputSpec) -> str | None:
+    if not content.strip():
+        return "`content` is empty; submit the whole answer in it"
+    if content.strip() in live.state.program.stages:
+        return f"{content.strip()!r} is the name of a stage, not an answer; submit the whole answer in `content`"
+    parsed: object = None
+    kind = (spec.format or "").lower()
+    parse = _PARSERS.get(kind)
+    if parse is not None:
+        try:
+            parsed = parse(content)
+        except (ValueError, ET.ParseError, csv.Error, RecursionError) as exc:
+            return f"the answer has to be {kind} and cannot be read as such: {exc}"
+    if spec.schema is None:
+        return None
+    if kind != "json":
+        try:
+            parsed = json.loads(content)
+        except (ValueError, RecursionError) as exc:
+            return f"the answer has to match a schema, and is not JSON: {exc}"
+    errors = [error.message for error in jsonschema_rs.iter_errors(dict(spec.schema), cast("Any", parsed))]
+    return f"the answer breaks its schema: {'; '.join(errors[:5])}" if errors else None
+
+
+def _csv(content: str) -> object:
+    rows = list(csv.reader(io.StringIO(content), strict=True))
+    widths = {len(row) for row in rows if row}
+    if len(widths) > 1:
+        raise ValueError(f"its rows have {min(widths)} to {max(widths)} columns")
+    return rows
+
+
+_PARSERS: Mapping[str, Callable[[str], object]] = {
+    "json": json.loads,
+    "xml": ET.fromstring,
+    "toml": tomli.loads,
+    "csv": _csv,
+}
+
+
+def _check_artifact(live: Live, path: str) -> None:
+    os.close(open_inside(live.context.workdir, path))
+
+
+def _kept_chars(content: str, most_bytes: int) -> int | None:
+    data = content.encode("utf-8", "replace")
+    if len(data) <= most_bytes:
+        return None
+    return len(data[:most_bytes].decode("utf-8", "ignore"))
+
+
+def _mirror(live: Live, source: int, index: int, content: Text) -> None:
+    """Show the answer in `final_output`, in place of an earlier one and cut to what the region holds."""
+    state = live.state.view.states[FINAL_OUTPUT]
+    whole = Message("user", (content,))
+    cost = estimate(whole)
+    budget = state.limits.estimated(live.state.view.ratio).budget
+    draft = Draft("text", whole, cost, source, index)
+    if cost > budget:
+        shorter = cut_to(whole, cost, budget)
+        draft = Draft("text", shorter.message, shorter.tokens, source, index, cut=shorter.chars, text=shorter.marker)
+    plan = live.state.view.plan_replace(FINAL_OUTPUT, draft, [entry.entry_id for entry in state.all_entries()])
+    live.change(plan.changes)

@@ -1,0 +1,194 @@
+"""A run as an actor: it asks what comes next, does it, and asks again, until it waits or is over."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, final
+
+from shoal.actors import Actor, Reason
+from shoal.errors import JournalFailed
+from shoal.runtime._calls import run_calls, write_results
+from shoal.runtime._edges import ask_again, end, enter_next, finish, hold, leave
+from shoal.runtime._fan_out import run_fan_out
+from shoal.runtime._host import Host
+from shoal.runtime._infer import infer, route
+from shoal.runtime._live import Live
+from shoal.runtime._side import order_title, refresh, submit_job
+from shoal.runtime._state import RunState
+from shoal.runtime._walk import (
+    Action,
+    Ask,
+    EnterNext,
+    Finish,
+    Hold,
+    Infer,
+    Leave,
+    Pause,
+    Refresh,
+    Route,
+    RunCalls,
+    RunFanOut,
+    Wait,
+    WaitForJobs,
+    WriteResults,
+    decide,
+)
+from shoal.runtime.events import RunPaused, RunRestarted, RunResumed
+
+MOST_CRASHES = 2
+"""A run that crashed this often without getting on ends instead of looping."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Go:
+    """Take the next steps."""
+
+
+class Home(Protocol):
+    """What a run's actor needs of the swarm beside the services: where it is registered, and how it is loaded."""
+
+    def load(self, run_id: str) -> RunState:
+        """Return the state that the run's journal adds up to."""
+        ...
+
+    def arrived(self, live: Live, wake: Callable[[], None]) -> None:
+        """Take note of a life of a run; *wake* lets it take its next steps."""
+        ...
+
+    def left(self, live: Live, crash: str | None) -> None:
+        """Take note that a life of a run is over; *crash* is its traceback, where it crashed."""
+        ...
+
+    def moved(self, live: Live) -> None:
+        """Take note that a run waits, or is over."""
+        ...
+
+    def broke(self, live: Live, error: JournalFailed) -> None:
+        """Take note that a run cannot go on because its journal cannot be written."""
+        ...
+
+
+@final
+class RunActor(Actor):
+    """One life of a run.
+
+    Args:
+        host: The services it shares with other runs.
+        home: Where it is registered.
+        run_id: The run.
+        fresh: The state of a run that was just spawned; `None` loads it from the journal.
+        crash: What its last life crashed with; `None` where it did not.
+        resumed_by: Who resumed it, where a process takes it up again; `None` otherwise.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        home: Home,
+        run_id: str,
+        *,
+        fresh: RunState | None,
+        crash: str | None,
+        resumed_by: str | None,
+    ) -> None:
+        self._host = host
+        self._home = home
+        self._run_id = run_id
+        self._fresh = fresh
+        self._crash = crash
+        self._resumed_by = resumed_by
+        self._going = False
+
+    async def on_start(self) -> None:
+        """Take up the run where its events leave it."""
+        state = self._fresh or self._home.load(self._run_id)
+        self.live = Live(state, self._host)
+        self._home.arrived(self.live, self._wake)
+        if self._fresh is None:
+            self._take_up(state)
+        else:
+            order_title(self.live)
+        self._wake()
+
+    def _take_up(self, state: RunState) -> None:
+        live = self.live
+        if self._crash is not None:
+            live.emit(RunRestarted(self._crash, len(state.restarts) + 1))
+            if len(state.restarts) >= MOST_CRASHES and state.phase != "ended":
+                crashes = "\n\n".join(error for _, error in state.restarts)
+                end(live, "error", f"the run crashed {MOST_CRASHES} times without getting on:\n{crashes}")
+        elif self._resumed_by is not None and state.phase != "ended":
+            live.emit(RunResumed(self._resumed_by))
+        if state.phase != "ended":
+            for job in tuple(state.jobs):
+                submit_job(live, job)
+
+    def _wake(self) -> None:
+        if not self._going:
+            self._going = True
+            self.me.send_nowait(Go())
+
+    async def receive(self, message: Any) -> None:
+        """Take steps until the run waits or is over."""
+        live = self.live
+        self._going = False
+        try:
+            while True:
+                action = decide(live.state, self._host.limits)
+                if isinstance(action, Wait):
+                    await live.durable()
+                    if decide(live.state, self._host.limits) == action:
+                        break
+                else:
+                    await perform(live, action)
+        except JournalFailed as error:
+            self._home.broke(live, error)
+            self.stop()
+            return
+        self._home.moved(live)
+        if live.state.phase == "ended":
+            self.stop()
+
+    async def on_stop(self, reason: Reason) -> None:
+        """Leave nothing behind: what lanes still do for this life finds nobody to answer."""
+        self.live.gone = True
+        self._host.drop_jobs(self._run_id)
+        error = reason.error
+        crash = None if error is None else "".join(traceback.format_exception(error))
+        self._home.left(self.live, crash)
+
+
+async def perform(live: Live, action: Action) -> None:
+    """Do *action*, which `decide` gave."""
+    match action:
+        case Infer():
+            await infer(live)
+        case RunCalls():
+            await run_calls(live)
+        case WriteResults():
+            await write_results(live)
+        case RunFanOut(index):
+            await run_fan_out(live, index)
+        case Refresh(regions):
+            await refresh(live, regions)
+        case Route(edges):
+            await route(live, edges)
+        case Ask():
+            ask_again(live, action)
+        case Hold():
+            hold(live, action)
+        case Leave():
+            leave(live, action)
+        case EnterNext(target):
+            enter_next(live, target)
+        case WaitForJobs():
+            await live.next_settled()
+        case Pause(reason, remedy, numbers):
+            live.emit(RunPaused(reason, remedy, dict(numbers)))
+        case Finish():
+            finish(live, action)
+        case Wait():
+            raise AssertionError("there is nothing to do")

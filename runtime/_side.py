@@ -1,0 +1,318 @@
+"""Side work of a run in the three lanes: summaries, titles, refreshed seeds.
+
+A job is journaled when it is ordered and when it ends, and nothing that happens to it can hurt the run: a summary that
+fails leaves the entries, a title that fails gives way to the task's first words, a refresh that fails keeps the old
+value. Each leaves one `LaneDegraded`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+import msgspec
+
+from shoal.blueprints import LaneSettings
+from shoal.errors import ProviderError
+from shoal.providers import Block, Message, Purpose, Request, Segment, Text
+from shoal.runtime._ask import Standing, completion, exchanged, overflow
+from shoal.runtime._host import Serving
+from shoal.runtime._lanes import Job, JobFailed
+from shoal.runtime._live import Live
+from shoal.runtime._seeds import Resolved, fitted, resolve_seeds
+from shoal.runtime._sources import sources_of
+from shoal.runtime.context import OVERHEAD, Entry, Order, Part, SeedBlock, SeedRefreshed, estimate, estimate_text
+from shoal.runtime.events import (
+    InferenceFailed,
+    InferenceStarted,
+    LaneCompleted,
+    LaneDegraded,
+    LaneStarted,
+    RunTitled,
+)
+
+COMPACTION = LaneSettings(
+    max_tokens=2_000,
+    timeout_s=60.0,
+    retries=2,
+    temperature=0.2,
+    prompt="Summarise the material below for somebody who goes on with the work and will not see it again. Keep names, "
+    "numbers, paths, decisions and open questions. Write the summary only.",
+)
+TITLING = LaneSettings(
+    max_tokens=512,
+    timeout_s=60.0,
+    retries=1,
+    prompt="Give the task below a title of at most eight words. Write the title only, on one line.",
+)
+REFRESH = LaneSettings(timeout_s=30.0, retries=0)
+
+TITLE_CHARS = 80
+_TITLED_CHARS = 2_000
+_THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL)
+
+
+def _settings(own: LaneSettings, default: LaneSettings) -> LaneSettings:
+    """Return *own* with what it leaves out taken from *default*."""
+    return LaneSettings(
+        own.model or default.model,
+        own.max_tokens or default.max_tokens,
+        own.timeout_s or default.timeout_s,
+        default.retries if own.retries is None else own.retries,
+        default.temperature if own.temperature is None else own.temperature,
+        own.prompt or default.prompt,
+    )
+
+
+# --- ordering and waiting
+
+
+def order_summaries(live: Live, orders: Iterable[Order]) -> None:
+    """Order the summaries that regions ask for; a region with one under way gets no second."""
+    for order in orders:
+        if order.region not in live.state.busy_regions():
+            job = live.emit(LaneStarted("compaction", order.region, order.entry_ids))
+            submit_job(live, job)
+
+
+async def wait_for_summaries(live: Live, regions: Sequence[str]) -> None:
+    """Return once none of *regions* has a summary under way; a lane that is down answers at once."""
+    wanted = frozenset(regions)
+    while wanted & live.state.busy_regions():
+        await live.next_settled()
+
+
+async def refresh(live: Live, regions: Sequence[str]) -> None:
+    """Resolve the seeds of *regions* again and return when each has its new value or keeps the old one."""
+    ordered = {job.started.region for job in live.state.jobs.values() if job.started.lane == "refresh"}
+    for region in regions:
+        if region not in ordered:
+            submit_job(live, live.emit(LaneStarted("refresh", region)))
+    while any(job.started.lane == "refresh" for job in live.state.jobs.values()):
+        await live.next_settled()
+
+
+def order_title(live: Live) -> None:
+    """Order a title for a run that has a task; only roots have one."""
+    made = live.state.made_by
+    if made.parent is None and made.task is not None:
+        submit_job(live, live.emit(LaneStarted("titling")))
+
+
+def submit_job(live: Live, job_id: int) -> None:
+    """Hand the job that `LaneStarted` *job_id* ordered to its lane; a resumed run does so again."""
+    started = live.state.jobs[job_id].started
+    lanes = live.state.program.blueprint.lanes
+    match started.lane:
+        case "compaction":
+            settings, work = _settings(lanes.compaction, COMPACTION), _summarise
+        case "titling":
+            settings, work = _settings(lanes.titling, TITLING), _title
+        case "refresh":
+            settings, work = _settings(lanes.refresh, REFRESH), _refreshed
+    live.host.submit(
+        started.lane,
+        Job(
+            live.run_id,
+            job_id,
+            partial(work, live, job_id, started, settings),
+            partial(_degrade, live, job_id, started),
+            settings.timeout_s or 0.0,
+            settings.retries or 0,
+        ),
+    )
+
+
+def drop_jobs(live: Live) -> None:
+    """End every job of a run that ends: nobody needs what it would give."""
+    for job in tuple(live.state.jobs.values()):
+        _degrade(live, job.job, job.started, "dropped", "")
+    live.host.drop_jobs(live.run_id)
+
+
+def _degrade(live: Live, job_id: int, started: LaneStarted, reason: str, error: str, bytes_saved: int = 0) -> None:
+    if live.gone or job_id not in live.state.jobs:
+        return
+    live.emit(LaneDegraded(started.lane, job_id, started.region, reason, error, bytes_saved))
+    if started.lane == "titling":
+        live.emit(RunTitled(first_words(str(live.state.made_by.task or "")), "task"))
+    live.settled()
+
+
+def _wanted(live: Live, job_id: int) -> bool:
+    return not live.gone and job_id in live.state.jobs
+
+
+# --- summaries
+
+
+async def _summarise(live: Live, job_id: int, started: LaneStarted, settings: LaneSettings) -> None:
+    """Have the entries of a region summarised, and put the summary in their place."""
+    state = live.state.view.states[started.region]
+    wanted = frozenset(started.entry_ids)
+    entries = [entry for entry in state.all_entries() if entry.entry_id in wanted]
+    if not entries:
+        raise JobFailed("dropped", "the entries are gone", final=True)
+    material = "\n\n".join(_shown(entry) for entry in entries)
+    text = await _asked(live, job_id, "compaction", settings, started.region, material)
+    if not _wanted(live, job_id):
+        return
+    if not text.strip():
+        raise JobFailed("blank", "the summary is blank")
+    summary = Text.of(text.strip())
+    cost = max(1, estimate_text(summary))
+    change, orders = live.state.view.plan_summary(started.region, started.entry_ids, summary, cost)
+    if change is None:
+        held = sum(len(_shown(entry).encode()) for entry in entries)
+        raise JobFailed("not_smaller", "the summary is not smaller", final=True, bytes_saved=held - len(text.encode()))
+    live.emit(change)
+    live.emit(LaneCompleted("compaction", job_id, started.region))
+    order_summaries(live, orders)
+    live.settled()
+
+
+def _shown(entry: Entry) -> str:
+    calls = "".join(f"\n[call {call.name} {call.arguments}]" for call in entry.message.calls)
+    return f"{entry.message.role}: {entry.text}{calls}" if entry.kind != "text" else entry.text
+
+
+# --- titles
+
+
+async def _title(live: Live, job_id: int, started: LaneStarted, settings: LaneSettings) -> None:
+    """Have the run titled."""
+    task = str(live.state.made_by.task or "")[:_TITLED_CHARS]
+    said = await _asked(live, job_id, "titling", settings, "task", task)
+    if not _wanted(live, job_id):
+        return
+    title = title_of(said)
+    if title is None:
+        raise JobFailed("nonsense", f"{said[:TITLE_CHARS]!r} is no title")
+    live.emit(RunTitled(title, "lane"))
+    live.emit(LaneCompleted("titling", job_id))
+    live.settled()
+
+
+def title_of(said: str) -> str | None:
+    """Return the title that a model gave: its first line, without reasoning and quotes; `None` for no usable one."""
+    lines = [line.strip().strip("\"'`#*").strip() for line in _THINKING.sub("", said).splitlines()]
+    title = next((line for line in lines if line), "")
+    return title if title and len(title) <= TITLE_CHARS and title.isprintable() else None
+
+
+def first_words(task: str) -> str:
+    """Return the first words of *task* as a title."""
+    line = " ".join(task.split())
+    if len(line) <= TITLE_CHARS:
+        return line or "untitled"
+    return f"{line[: TITLE_CHARS - 1].rsplit(' ', 1)[0]}…"
+
+
+# --- seeds
+
+
+async def _refreshed(live: Live, job_id: int, started: LaneStarted, settings: LaneSettings) -> None:
+    """Resolve a region's seed again; what failed keeps its old block."""
+    region = live.state.stage.layout.regions[started.region]
+    resolved = (await resolve_seeds([region], sources_of(live)))[0]
+    if not _wanted(live, job_id):
+        return
+    change = refreshed(live, resolved)
+    if change is not None:
+        live.emit(change)
+    live.emit(LaneCompleted("refresh", job_id, started.region))
+    live.settled()
+
+
+def refreshed(live: Live, resolved: Resolved) -> SeedRefreshed | None:
+    """Return what a refreshed seed changes; `None` where it gave the same bytes as before."""
+    state = live.state.view.states[resolved.region]
+    old = [entry for entry in state.all_entries() if entry.seeded]
+    before = {_heading(entry.text): entry for entry in old}
+    blocks = [block if block.ok else _kept(block, before.get(_heading(str(block.text)))) for block in resolved.blocks]
+    others = state.charged - sum(entry.tokens for entry in old)
+    room = state.limits.estimated(live.state.view.ratio).budget - others
+    fitting = fitted(msgspec.structs.replace(resolved, blocks=tuple(blocks)), room, refuses=False)
+    if [str(block.text) for block in fitting.blocks] == [entry.text for entry in old]:
+        return None
+    ids = tuple(range(state.next_id, state.next_id + len(fitting.blocks)))
+    replaces = tuple(entry.entry_id for entry in old)
+    return SeedRefreshed(resolved.region, resolved.form, fitting.blocks, ids, replaces, fitting.notes)
+
+
+def _heading(text: str) -> str:
+    return text.partition("\n")[0]
+
+
+def _kept(block: SeedBlock, old: Entry | None) -> SeedBlock:
+    """Return the old block in place of one that failed; the failed one, which is left out, where there is none."""
+    return block if old is None else SeedBlock(block.name, old.message.texts[0], old.tokens)
+
+
+# --- asking a model
+
+
+async def _asked(live: Live, job_id: int, purpose: Purpose, settings: LaneSettings, owner: str, material: str) -> str:
+    """Ask the lane's model about *material* and return what it says.
+
+    Raises:
+        JobFailed: The request does not fit, or the provider gave no reply.
+    """
+    serving = _lane_serving(live, settings)
+    request = _request(live, serving, purpose, settings, owner, material)
+    parts = (
+        *(Part(b.owner, b.tokens) for b in request.system),
+        *(Part(s.owner, s.tokens, "messages") for s in request.messages),
+    )
+    tokens = sum(part.tokens for part in parts)
+    if tokens + request.max_tokens > serving.profile.window_tokens:
+        raise JobFailed("overflow", str(overflow(serving, tokens, request.max_tokens)), final=True)
+    digest = request.digest.hex()
+    chars = len(material)
+    started = live.emit(
+        InferenceStarted(
+            purpose, serving.provider.name, serving.model, chars, tokens, digest, request.max_tokens, job_id
+        )
+    )
+    try:
+        completed = await exchanged(live, serving, request, purpose, started)
+    except ProviderError as error:
+        if not live.gone:
+            live.emit(InferenceFailed(purpose, started, type(error).__name__, str(error), error.retryable))
+        raise JobFailed("provider", str(error)) from error
+    if not live.gone:
+        live.emit(completion(completed, purpose, started, serving, parts, 0))
+    return str(completed.reply.text)
+
+
+def _lane_serving(live: Live, settings: LaneSettings) -> Serving:
+    serving = live.serving()
+    if settings.model is None:
+        return serving
+    for candidate in live.host.serving(live.state.stage.stage, None):
+        if candidate.provider.name == settings.model.provider:
+            model = settings.model.model or candidate.model
+            return Serving(candidate.provider, model, candidate.provider.profile(model))
+    return serving
+
+
+def _request(
+    live: Live, serving: Serving, purpose: Purpose, settings: LaneSettings, owner: str, material: str
+) -> Request:
+    prompt = Text.of(settings.prompt or "")
+    system = (Block(OVERHEAD, (prompt,), estimate_text(prompt)),) if prompt else ()
+    message = Message("user", (Text.of(material),))
+    segment = Segment(owner, (message,), max(1, estimate(message)), closed=True)
+    most = min(settings.max_tokens or serving.profile.max_output_tokens, serving.profile.max_output_tokens)
+    return Request(
+        serving.model,
+        system,
+        (segment,),
+        max_tokens=most,
+        temperature=settings.temperature if serving.profile.temperature else None,
+        purpose=purpose,
+        run_id=live.run_id,
+        situation=Standing(live),
+        timeout_s=settings.timeout_s or live.host.limits.request_timeout_s,
+    )

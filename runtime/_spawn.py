@@ -1,0 +1,187 @@
+"""The birth of a run: checked, seeded and journaled before anything of it runs, or refused with nothing left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import final
+
+from shoal.errors import SpawnRefused
+from shoal.providers import Message, Text
+from shoal.runtime._edges import enter
+from shoal.runtime._host import Host
+from shoal.runtime._live import Live
+from shoal.runtime._program import Program
+from shoal.runtime._seeds import Resolved, check_callers, fitted, resolve_seeds
+from shoal.runtime._sources import sources
+from shoal.runtime._state import RunState
+from shoal.runtime._unbuilt import refuse_unbuilt
+from shoal.runtime.context import Draft, SeedResolved, resolve
+from shoal.runtime.events import Event, RunSpawned, ToolSource
+from shoal.runtime.tools import ToolContext
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """How a run is to begin.
+
+    Args:
+        run_id: Its id.
+        program: What it is made of.
+        task: Its task; `None` for none.
+        seeds: The caller's values by name.
+        workdir: Its working directory.
+        stage: The stage it starts in; `None` for the blueprint's entry.
+        parent: The run that spawns it; `None` for a root.
+        root: The root of its tree; `None` for itself.
+        depth: 0 for a root.
+        deeper: Levels of children that may stand below it.
+        item: Id of the fan-out item; `None` for none.
+        waited: Its parent waits for it in a tool call.
+        unattended: Nobody is there to ask.
+        key: Idempotency key; `None` for none.
+        model: Model that replaces every stage's; `None` for none.
+        output_dir: Folder that listings leave out; `None` for none.
+        trace: `traceparent` of the span that was current; `None` for none.
+    """
+
+    run_id: str
+    program: Program
+    task: str | None
+    seeds: Mapping[str, str] = field(default_factory=dict)
+    workdir: Path = Path()
+    stage: str | None = None
+    parent: str | None = None
+    root: str | None = None
+    depth: int = 0
+    deeper: int = 3
+    item: str | None = None
+    waited: bool = False
+    unattended: bool = True
+    key: str | None = None
+    model: str | None = None
+    output_dir: Path | None = None
+    trace: str | None = None
+
+
+async def give_birth(host: Host, birth: Birth) -> RunState:
+    """Check, seed and journal a run, and return its state; it does not run yet.
+
+    Raises:
+        SpawnRefused, NotBuiltYet: It cannot run; nothing was journaled.
+        JournalFailed: The journal cannot be written.
+    """
+    program = birth.program
+    refuse_unbuilt(program.blueprint)
+    workdir = _folder(birth.workdir)
+    caller = {name: Text.of(value) for name, value in birth.seeds.items()}
+    task = None if birth.task is None else Text.of(birth.task)
+    given = caller if task is None else {**caller, "task": task}
+    check_callers(program.regions, program.blueprint.name, given)
+    _check_serving(host, birth)
+    limits = host.limits
+    context = ToolContext(
+        birth.run_id,
+        workdir,
+        frozenset(program.regions),
+        birth.output_dir,
+        host.threads,
+        limits.read_bytes,
+        limits.list_entries,
+    )
+    resolved = await resolve_seeds(tuple(program.regions.values()), sources(host, program, context, given))
+    state = RunState(birth.run_id, program)
+    spawned = RunSpawned(
+        program.blueprint.name,
+        program.digest,
+        task,
+        tuple(sorted(caller.items())),
+        str(workdir),
+        birth.parent,
+        birth.root or birth.run_id,
+        birth.depth,
+        birth.item,
+        False,
+        birth.unattended,
+        birth.key,
+        birth.stage,
+        birth.waited,
+        birth.trace,
+        tuple(ToolSource(tool.name, *tool.source) for tool in program.given if tool.source is not None),
+        birth.model,
+        birth.deeper,
+        None if birth.output_dir is None else str(birth.output_dir),
+    )
+    # Worked out on a state of its own first: what is refused here leaves no trace in the journal.
+    events = _first_events(host, state, spawned, birth.stage or program.blueprint.entry, resolved)
+    host.journal.define(program.digest, program.definition)
+    for event in events:
+        host.journal.append(event)
+    await host.journal.barrier()
+    return state
+
+
+def _folder(path: Path) -> Path:
+    real = path.resolve()
+    if not real.is_dir():
+        raise SpawnRefused(f"the working directory {str(path)!r} is no folder; name one that exists")
+    return real
+
+
+def _check_serving(host: Host, birth: Birth) -> None:
+    """Refuse a run one of whose stages nobody can serve, or whose instructions do not fit."""
+    for stage in birth.program.stages.values():
+        serving = host.serving(stage.stage, birth.model)[0]
+        layout = stage.layout
+        if layout.instructions is None:
+            continue
+        home = layout.regions[layout.instructions_in]
+        budget = resolve(home, serving.profile.window_tokens).budget
+        cost = layout.instruction_tokens
+        if cost > budget:
+            raise SpawnRefused(
+                f"the instructions of stage {stage.name!r} are {cost} tokens and the region {home.name!r} that holds "
+                f"them has {budget} on {serving.label}; raise its budget or shorten `system_prompt`"
+            )
+
+
+@final
+class _Drafting:
+    """A journal that only remembers: the first events of a run, until it is sure that it may begin."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def append(self, event: Event) -> None:
+        self.events.append(event)
+
+
+def _first_events(
+    host: Host, state: RunState, spawned: RunSpawned, stage: str, resolved: tuple[Resolved, ...]
+) -> list[Event]:
+    first = Event(state.run_id, 1, host.clock.unix(), spawned)
+    state.apply(first)
+    drafting = _Drafting()
+    live = Live(state, host, journal=drafting)
+    program = state.program.stages[stage]
+    enter(live, stage, host.serving(program.stage, spawned.model)[0])
+    for seed in resolved:
+        _sow(live, seed)
+    return [first, *drafting.events]
+
+
+def _sow(live: Live, resolved: Resolved) -> None:
+    region = live.state.view.states[resolved.region]
+    caller = resolved.form == "caller"
+    room = region.limits.budget - region.instruction_tokens
+    fitting = fitted(resolved, room, refuses=caller)
+    seq = live.emit(SeedResolved(resolved.region, resolved.form, fitting.blocks, fitting.notes))
+    if region.region.kind != "checklist":
+        return
+    for block in fitting.blocks:
+        message = Message("user", (block.text,))
+        plan = live.write(resolved.region, Draft("text", message, block.tokens, seq, writer="seed"))
+        if plan.outcome == "refused":
+            raise SpawnRefused(f"the seed of region {resolved.region!r} does not fit: {plan.why}")

@@ -1,0 +1,72 @@
+"""Keys that this version reads and does not act on: a blueprint that uses one is refused, instead of half obeyed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shoal.blueprints import Blueprint, Budget, CommandSeed, Region, ScriptSeed, Stage
+from shoal.errors import NotBuiltYet
+
+
+def refuse_unbuilt(blueprint: Blueprint) -> None:
+    """Refuse *blueprint* where it asks for what this version cannot do.
+
+    Raises:
+        NotBuiltYet: It does; the keys are listed.
+    """
+    keys = tuple(_unbuilt(blueprint))
+    if keys:
+        listed = ", ".join(f"`{key}`" for key in keys)
+        raise NotBuiltYet(
+            f"blueprint {blueprint.name!r} uses what this version does not do yet: {listed}; take these keys out to run it",
+            keys=keys,
+        )
+
+
+def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
+    for region in blueprint.regions:
+        yield from _region(f"context.regions.{region.name}", region)
+    whole = {
+        "context.observations": blueprint.observations is not None,
+        "context.file_tracking": blueprint.file_tracking is not None,
+        "components.use": bool(blueprint.components),
+        "transforms": bool(blueprint.transforms),
+        "agent.dynamic_tools": blueprint.dynamic_tools,
+        "agent.tool_list": blueprint.tool_list == "run",
+        "budget": blueprint.budget != Budget(),
+    }
+    yield from (key for key, used in whole.items() if used)
+    for stage in blueprint.stages:
+        yield from _stage(f"stages.{stage.name}", stage)
+
+
+def _region(path: str, region: Region) -> Iterator[str]:
+    used = {
+        "kind": region.kind == "custom",
+        "accepts": region.accepts is not None,
+        "max_stored": region.max_stored is not None,
+        "seed.command": isinstance(region.seed, CommandSeed),
+        "seed.script": isinstance(region.seed, ScriptSeed),
+    }
+    yield from (f"{path}.{key}" for key, is_used in used.items() if is_used)
+
+
+def _stage(path: str, stage: Stage) -> Iterator[str]:
+    for region in stage.context.regions or ():
+        yield from _region(f"{path}.context.regions.{region.name}", region)
+    used = {
+        "mode": stage.mode in ("interactive", "interactive_points"),
+        "available_connectors": bool(stage.available_connectors),
+        "required_tools": bool(stage.required_tools),
+        "output_routing": bool(stage.output_routing),
+        "requires_children": stage.requires_children,
+        "interaction_points": bool(stage.interaction_points),
+        "hooks": bool(stage.hooks),
+        "context.mode": stage.context.mode == "fresh",
+        "output.validator": stage.output is not None and stage.output.validator is not None,
+        "worker_query": stage.fan_out is not None and stage.fan_out.worker_query is not None,
+    }
+    yield from (f"{path}.{key}" for key, is_used in used.items() if is_used)
+    for edge in stage.transitions or ():
+        if edge.condition == "stuck":
+            yield f"{path}.transitions.{edge.target}.condition"
