@@ -42,7 +42,8 @@
        ├─ AlreadyPresent           a child of that id exists and does not run
        ├─ ChildRunning             the call needs a child that does not run
        ├─ ChildRestarting          the child is between two tries
-       └─ TooManyChildren          `max_children` is reached
+       ├─ TooManyChildren          `max_children` is reached
+       └─ SupervisorStopped        the supervisor does not run
 
 Families end in `Error`; leaves are facts. `retryable` says whether the same call may succeed later.
 """
@@ -428,3 +429,7 @@ class ChildRestarting(SupervisorError):
 
 class TooManyChildren(SupervisorError):
     """`max_children` is reached."""
+
+
+class SupervisorStopped(SupervisorError):
+    """The supervisor was not started, ends, or has ended."""
