@@ -31,7 +31,7 @@ from shoal.providers._options import checked_options
 from shoal.providers._servers import Capabilities
 from shoal.providers._text import Text
 from shoal.providers._values import Block, Message, Request, Role, Segment, ToolCall, ToolSet
-from shoal.providers._wire import Fragments, Wire
+from shoal.providers._wire import Flat, Fragments, Wire
 
 _COMMA = b","
 _END = b'"}'
@@ -189,7 +189,13 @@ class ChatEncoder:
         if kept is not None and kept[0] is self:
             made: Spoken = kept[1]
             return made
-        return self._keep(segment, self._speak(segment.messages))
+        spoken = self._speak(segment.messages)
+        if segment.closed and spoken.wire.size:
+            spoken = msgspec.structs.replace(spoken, wire=_flattened(spoken.wire))
+            for message in segment.messages:
+                # The segment has their bytes now, and nothing will ask for them one by one.
+                msgspec.structs.force_setattr(message, "_wire", None)
+        return self._keep(segment, spoken)
 
     def message(self, message: Message) -> Wire:
         """Return *message*, encoded once; an assistant's calls keep their own ids."""
@@ -281,6 +287,13 @@ def _joined(message: Message) -> Wire:
 def _user(text: Text) -> Wire:
     """Return a user message as a list of one, as segments are lists of messages."""
     return Wire.of(Wire.of(b'{"role":"user","content":"', Wire.of(text.body), _END))
+
+
+def _flattened(messages: Wire) -> Wire:
+    """Return *messages* without a tree, but for the last one, which a tail may stand in."""
+    *before, last = messages.fragments
+    flat = Flat(Wire(tuple(before), 0).leaves())
+    return Wire((flat, last), messages.size)
 
 
 def _with_tail(messages: Wire, tail: Text) -> Wire:

@@ -533,6 +533,11 @@ class Provider(Protocol):
         """Name under which blueprints and spans know it."""
         ...
 
+    @property
+    def default_model(self) -> str | None:
+        """The model of a stage that names none; `None` where it has no default."""
+        ...
+
     def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
         """Send *request* once and yield deltas, then one `Completed`.
 

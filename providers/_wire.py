@@ -17,6 +17,13 @@ PIECE_BYTES = 64 * 1024
 
 
 @final
+class Flat(tuple[bytes, ...]):
+    """Fragments without a tree below them: what will never change again, joined in one step when it is written."""
+
+    __slots__ = ()
+
+
+@final
 class Wire(msgspec.Struct, frozen=True, gc=False):
     """An encoded part, or a whole request body.
 
@@ -38,24 +45,23 @@ class Wire(msgspec.Struct, frozen=True, gc=False):
 
     def leaves(self) -> Iterator[bytes]:
         """Yield the byte strings of the tree from left to right, each the object that stands in it."""
-        stack: list[Iterator[bytes | Fragments]] = [iter(self.fragments)]
-        while stack:
-            for item in stack[-1]:
-                if isinstance(item, bytes):
-                    yield item
-                else:
-                    stack.append(iter(item))
-                    break
+        for part in _walk(self.fragments):
+            if isinstance(part, bytes):
+                yield part
             else:
-                stack.pop()
+                yield from part
+
+    def _parts(self) -> Iterator[bytes]:
+        for part in _walk(self.fragments):
+            yield part if isinstance(part, bytes) else b"".join(part)
 
     def pieces(self, piece_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
         """Yield the body in pieces of at least *piece_bytes* (the last may be smaller), ready to be written."""
         held: list[bytes] = []
         size = 0
-        for leaf in self.leaves():
-            held.append(leaf)
-            size += len(leaf)
+        for part in self._parts():
+            held.append(part)
+            size += len(part)
             if size >= piece_bytes:
                 yield b"".join(held)
                 held.clear()
@@ -64,4 +70,18 @@ class Wire(msgspec.Struct, frozen=True, gc=False):
             yield b"".join(held)
 
     def __bytes__(self) -> bytes:
-        return b"".join(self.leaves())
+        return b"".join(self._parts())
+
+
+def _walk(fragments: Fragments) -> Iterator[bytes | Flat]:
+    """Yield the leaves of *fragments* from left to right; flat ones as they are."""
+    stack: list[Iterator[bytes | Fragments]] = [iter(fragments)]
+    while stack:
+        for item in stack[-1]:
+            if isinstance(item, bytes | Flat):
+                yield item
+            else:
+                stack.append(iter(item))
+                break
+        else:
+            stack.pop()

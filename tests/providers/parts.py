@@ -104,9 +104,10 @@ def messages() -> st.SearchStrategy[Message]:
 
 
 def segments() -> st.SearchStrategy[tuple[Segment, ...]]:
-    return st.lists(st.lists(messages(), min_size=1, max_size=5), max_size=4).map(
-        lambda many: tuple(segment(*few) for few in many)
+    few = st.builds(
+        lambda said, closed: segment(*said, closed=closed), st.lists(messages(), min_size=1, max_size=5), st.booleans()
     )
+    return st.lists(few, max_size=4).map(tuple)
 
 
 def requests() -> st.SearchStrategy[Request]:

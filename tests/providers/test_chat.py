@@ -155,6 +155,11 @@ def test_a_tail_without_a_conversation_is_the_conversation():
     assert sent(request(tail=Text.of("T"))) == [{"role": "user", "content": "T"}]
 
 
+def test_the_tail_stands_behind_the_last_message_of_a_closed_segment():
+    closed = segment(user("a"), user("b"), closed=True)
+    assert [m["content"] for m in sent(Request("m", messages=(closed,), tail=Text.of("T")))] == ["a", "b\n\nT"]
+
+
 def test_the_tail_is_gone_from_the_next_request():
     talk = segment(user("hi"))
     assert len(sent(Request("m", messages=(talk,), tail=Text.of("T")))[0]["content"]) > 2
@@ -389,6 +394,13 @@ def test_a_request_has_a_fragment_for_each_segment_and_none_for_each_message():
     assert nodes(few) == nodes(many) == 2 * 11 - 1
 
 
+def test_a_closed_segment_has_the_bytes_of_an_open_one_and_no_tree():
+    said = [user("a"), assistant("b", ask("1")), result("1"), user("c")]
+    open_one, closed = segment(*said), segment(*said, closed=True)
+    assert bytes(GENERIC.segment(open_one).wire) == bytes(GENERIC.segment(closed).wire)
+    assert len(GENERIC.segment(closed).wire.fragments) == 2
+
+
 def test_a_segment_is_encoded_once():
     talk = long_request(3, 4)
     kept = [GENERIC.segment(part) for part in talk.messages]
@@ -402,6 +414,11 @@ def test_a_message_in_a_segment_that_grew_is_not_encoded_again():
     kept = GENERIC.message(first)
     GENERIC.encode(Request("m", messages=(Segment("c", (first, user("second")), 2),)))
     assert GENERIC.message(first) is kept
+
+
+def test_a_block_is_encoded_once():
+    said = block("s")
+    assert GENERIC.block(said) is GENERIC.block(said)
 
 
 def test_encoders_for_equal_servers_are_one():

@@ -6,9 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.providers import Wire
+from shoal.providers._wire import Flat
 
+LEAVES = st.lists(st.binary(max_size=9), max_size=4)
 TREES = st.recursive(
-    st.lists(st.binary(max_size=9), max_size=4).map(tuple),
+    LEAVES.map(tuple) | LEAVES.map(Flat),
     lambda inner: st.lists(st.binary(max_size=9) | inner, max_size=4).map(tuple),
 )
 
@@ -21,7 +23,7 @@ def flat(tree: object) -> bytes:
 def test_pieces_are_the_bytes_of_the_tree_from_left_to_right(tree: tuple[object, ...], piece_bytes: int):
     wire = Wire(tree, len(flat(tree)))  # type: ignore[arg-type]
     pieces = list(wire.pieces(piece_bytes))
-    assert b"".join(pieces) == bytes(wire) == flat(tree)
+    assert b"".join(pieces) == b"".join(wire.leaves()) == bytes(wire) == flat(tree)
     assert all(len(piece) >= piece_bytes for piece in pieces[:-1])
 
 
