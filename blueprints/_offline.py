@@ -120,8 +120,10 @@ def _texts(path: Path, value: object) -> Iterator[tuple[Path, str]]:
 
 def _check_template(names: Names, path: Path, text: str, before: tuple[OfflineStep, ...], report: Report) -> None:
     for match in _PLACEHOLDER.finditer(text):
-        name = match["name"]
-        if name is None or name in _WORDS:
+        if match["name"] is None:  # a doubled brace
+            continue
+        name = match["name"].strip()
+        if name in _WORDS:
             continue
         named = _NAMED.fullmatch(name)
         if named is not None:

@@ -25,7 +25,7 @@ def check_paths(names: Names, report: Report) -> None:
         for key, text in _own_files(region):
             _check_own(blueprint, (*path, *key), text, report)
         if isinstance(region.seed, ScriptSeed):
-            _check_language((*path, "seed"), region.seed.path, report)
+            _check_language((*path, "seed", "script"), region.seed.path, report)
         if region.kind == "custom" and region.script is not None:
             _check_script(blueprint, (*path, "script"), region.script, report, fatal=True)
     for path, text in _scripts(blueprint):

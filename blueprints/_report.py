@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, time
 from typing import Literal, NamedTuple, TypeAlias, final
 
@@ -18,7 +18,14 @@ Severity: TypeAlias = Literal["error", "warning", "note"]
 _MOST_HINTS = 100
 _MOST_SHOWN = 60
 _MOST_LISTED = 50
-_NOWHERE: tuple[int | None, int | None] = None, None
+# Checks name a key by its first spelling, whatever the file wrote.
+_SPELLINGS: Mapping[str | int, tuple[str, ...]] = {
+    "directives": ("followups",),
+    "options": ("choices",),
+    "pinned": ("persistent",),
+    "script": ("rhai",),
+    "stuck_after_minutes": ("stuck_after_s",),
+}
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _STEP = re.compile(r'\[(?P<index>[0-9]+)\]|\.?(?:(?P<plain>[A-Za-z0-9_-]+)|(?P<quoted>"(?:[^"\\]|\\.)*"))')
 
@@ -153,15 +160,20 @@ def findings(
     problems: Iterable[Problem], *, file: str | None = None, document: Document | None = None
 ) -> tuple[Finding, ...]:
     """Return *problems* as findings; with a *document* they have places and stand in the order of the file."""
-    found = [
-        Finding(
-            problem.id,
-            problem.severity,
-            problem.message,
-            file,
-            *(document.place(problem.path, problem.at) if document else _NOWHERE),
-            key_path(problem.path) or None,
-        )
-        for problem in problems
-    ]
+    found = [_finding(problem, file, document) for problem in problems]
     return tuple(sorted(found, key=lambda finding: (finding.line or 0, finding.column or 0)))
+
+
+def _finding(problem: Problem, file: str | None, document: Document | None) -> Finding:
+    path = problem.path if document is None else _spelled(problem.path, document)
+    line, column = (None, None) if document is None else document.place(path, problem.at)
+    return Finding(problem.id, problem.severity, problem.message, file, line, column, key_path(path) or None)
+
+
+def _spelled(path: Path, document: Document) -> Path:
+    """Return *path* as *document* spells it, where that is another spelling."""
+    at: Path = ()
+    for part in path:
+        spellings = [(*at, name) for name in (part, *_SPELLINGS.get(part, ()))]
+        at = next((one for one in spellings if one in document.spots), spellings[0])
+    return at
