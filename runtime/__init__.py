@@ -1,1 +1,66 @@
-"""Runs: the actor that owns a window and walks stages; events, journal, lanes, tools, the swarm."""
+"""Runs: the actor that owns a window and walks stages; events, journal, ledger, lanes, tools, the swarm.
+
+`Swarm` takes objects (providers, a journal, observers) and knows no names, no environment and no telemetry; the front
+door `shoal.Swarm` resolves those.
+"""
+
+from shoal.runtime._clock import Clock, virtual
+from shoal.runtime._handle import Outcome, Run, checked
+from shoal.runtime._lanes import WIDTHS, JobFailed
+from shoal.runtime._ledger import Ledger, RegionRow, StageRow, Tally, TransitionRow, ledger_of, plain_usage
+from shoal.runtime._limits import Limits
+from shoal.runtime._pools import Pool, Pools, PoolStatistics
+from shoal.runtime._program import Program
+from shoal.runtime._state import RunState, fold
+from shoal.runtime._swarm import Swarm
+from shoal.runtime.events import Event
+from shoal.runtime.journal import (
+    Journal,
+    MemoryJournal,
+    Observer,
+    Reader,
+    RunRow,
+    SqliteJournal,
+    SqliteReader,
+)
+from shoal.runtime.tools import BUILT_IN, Effects, FunctionTool, Permissions, Tool, ToolResult, tool
+
+__all__ = [
+    "BUILT_IN",
+    "WIDTHS",
+    "Clock",
+    "Effects",
+    "Event",
+    "FunctionTool",
+    "JobFailed",
+    "Journal",
+    "Ledger",
+    "Limits",
+    "MemoryJournal",
+    "Observer",
+    "Outcome",
+    "Permissions",
+    "Pool",
+    "PoolStatistics",
+    "Pools",
+    "Program",
+    "Reader",
+    "RegionRow",
+    "Run",
+    "RunRow",
+    "RunState",
+    "SqliteJournal",
+    "SqliteReader",
+    "StageRow",
+    "Swarm",
+    "Tally",
+    "Tool",
+    "ToolResult",
+    "TransitionRow",
+    "checked",
+    "fold",
+    "ledger_of",
+    "plain_usage",
+    "tool",
+    "virtual",
+]

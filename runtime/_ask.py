@@ -7,9 +7,9 @@ from typing import final
 
 from shoal.errors import ContextOverflow, ProviderError, ProviderUnavailable
 from shoal.providers import Completed, Purpose, Request, Situation, exchange
-from shoal.runtime._host import Serving, cost_of
+from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
-from shoal.runtime.context import Part, attribute
+from shoal.runtime.context import Part, attribute, cost_of, rates_of
 from shoal.runtime.events import CallMade, InferenceCompleted, InferenceRetried
 from shoal.runtime.tools import SUBMIT_OUTPUT
 
@@ -68,14 +68,15 @@ def completion(
         usage.reasoning,
     )
     reply = completed.reply
+    price = serving.profile.price
     return InferenceCompleted(
         purpose,
         started,
         reply.text,
         tuple(CallMade(call.name, call.arguments, call.vendor_id or call.call_id) for call in reply.calls),
         tokens,
-        cost_of(serving.profile.price, tokens),
-        attribute(parts, usage, overhead_tokens=overhead_tokens),
+        None if price is None else cost_of(rates_of(price), tokens[:5]),
+        attribute(parts, usage, price, overhead_tokens=overhead_tokens),
         completed.finish,
         "" if completed.model in ("", serving.model) else completed.model,
         reply.reasoning,

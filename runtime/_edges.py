@@ -51,7 +51,7 @@ def enter(live: Live, stage: str, serving: Serving) -> None:
 def enter_next(live: Live, stage: str) -> None:
     """Enter *stage* under the first that can serve it."""
     program = live.state.program.stages[stage]
-    enter(live, stage, live.host.serving(program.stage, live.state.made_by.model)[0])
+    enter(live, stage, live.host.serving(program.model, live.state.made_by.model)[0])
 
 
 def say(live: Live, reason: str, text: str) -> None:

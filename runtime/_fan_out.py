@@ -1,4 +1,4 @@
-"""Fan-out: a stage hands each of its items to a worker run of its own, and gets their answers in the order of the items.
+"""Fan-out: a stage hands each item to a worker run; the answers come in the order of the items.
 
 A worker sees its caller's values and nothing else of its parent. A parent that waits holds no place in any pool.
 """
@@ -58,7 +58,7 @@ class Fate(msgspec.Struct, frozen=True):
         ended = None if self.child is None else self.child.ended
         if ended is None:
             return self.refused
-        return str(ended.output) if ended.output is not None and not self.failed else ended.reason
+        return str(ended.output or ended.reason)
 
 
 async def run_fan_out(live: Live, index: int) -> None:
@@ -171,7 +171,8 @@ def _line(text: str) -> str:
 
 
 def _section(fate: Fate) -> str:
-    return f"--- {fate.item.id} ({fate.status}) ---\n{fate.said}"
+    heading = f"--- {fate.item.id} (refused) ---" if fate.child is None else fate.child.heading
+    return f"{heading}\n{fate.said}"
 
 
 async def _write_sections(live: Live, region: str, fates: list[Fate]) -> None:
@@ -181,6 +182,6 @@ async def _write_sections(live: Live, region: str, fates: list[Fate]) -> None:
     share = max(1, room // max(1, len(fates)))
     for fate in fates:
         message = Message("user", (Text.of(_section(fate)),))
-        source = 0 if fate.child is None or fate.failed else fate.child.ended_seq
+        source = 0 if fate.child is None else fate.child.ended_seq
         draft = Draft("text", message, max(1, estimate(message)), source, key=fate.item.id, writer="routing")
         await write_waiting(live, region, draft, share)

@@ -5,20 +5,18 @@ A run knows its host by this protocol alone, so that nothing in it assumes that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, final
 
 import anyio
 
-from shoal.blueprints import Stage
-from shoal.providers import Breaker, Bucket, ModelProfile, Price, Provider, ReasoningDelta, RetryPolicy, TextDelta
+from shoal.blueprints import ModelSettings
+from shoal.providers import Breaker, ModelProfile, Provider, ReasoningDelta, RetryPolicy, TextDelta
 from shoal.runtime._clock import Clock
 from shoal.runtime._limits import Limits
 from shoal.runtime._pools import Pools
-from shoal.runtime.events import ChildEnded, Lane, Status
+from shoal.runtime.events import ChildEnded, Lane
 from shoal.runtime.journal import Journal
 from shoal.runtime.tools import Permissions
 
@@ -78,8 +76,8 @@ class Host(Protocol):
     retry: RetryPolicy
     threads: anyio.CapacityLimiter
 
-    def serving(self, stage: Stage, override: str | None) -> Sequence[Serving]:
-        """Return who may serve *stage*, best first.
+    def serving(self, model: ModelSettings | None, override: str | None) -> Sequence[Serving]:
+        """Return who may serve a stage with these settings, best first; *override* (`provider:model`) wins over all.
 
         Raises:
             SpawnRefused: Nobody can; the message says what was tried.
@@ -113,33 +111,3 @@ class Host(Protocol):
     async def child_end(self, child: str) -> ChildEnded:
         """Return how *child* ended, once it has."""
         ...
-
-    def ended(self, run_id: str, status: Status) -> None:
-        """Take note that a run is over."""
-        ...
-
-    def workdir_of(self, run_id: str) -> Path:
-        """Return the working directory of a run of this swarm."""
-        ...
-
-
-def cost_of(price: Price | None, tokens: Sequence[int]) -> Decimal | None:
-    """Return what *tokens* (in the order of `Usage`) cost in USD; `None` where the price is unknown."""
-    if price is None:
-        return None
-    rates = _rates(price)
-    return sum((rate * count for rate, count in zip(rates, tokens[:5], strict=True) if count), Decimal(0))
-
-
-_known_rates: dict[Price, tuple[Decimal, ...]] = {}
-
-
-def _rates(price: Price) -> tuple[Decimal, ...]:
-    rates = _known_rates.get(price)
-    if rates is None:
-        buckets: tuple[Bucket, ...] = ("uncached", "cache_read", "cache_write", "cache_write_long", "output")
-        rates = _known_rates[price] = tuple(price.per_token(bucket) for bucket in buckets)
-    return rates
-
-
-Emit = Callable[..., object]

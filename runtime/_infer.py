@@ -157,7 +157,7 @@ def _pressure(live: Live, serving: Serving) -> int:
 
 def wanted_reply(live: Live, serving: Serving) -> int:
     """Return the reply that the stage asks for, in tokens: its own budget, never above the model's maximum."""
-    model = live.state.stage.stage.model or live.state.program.blueprint.model
+    model = live.state.stage.model
     asked = None if model is None else model.max_tokens
     return serving.profile.max_output_tokens if asked is None else min(asked, serving.profile.max_output_tokens)
 
@@ -182,7 +182,7 @@ def _prepared(live: Live, serving: Serving, question: Question | None) -> Sendin
     room = serving.profile.window_tokens - tokens
     if room < 1:
         raise overflow(serving, tokens, wanted_reply(live, serving))
-    model = stage.stage.model or state.program.blueprint.model
+    model = stage.model
     temperature = None if model is None else model.temperature
     if question is not None:
         temperature = 0.0

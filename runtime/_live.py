@@ -130,4 +130,4 @@ class Live:
 
     def candidates(self) -> tuple[Serving, ...]:
         """Return who may serve the current stage, best first."""
-        return tuple(self.host.serving(self.state.stage.stage, self.state.made_by.model))
+        return tuple(self.host.serving(self.state.stage.model, self.state.made_by.model))

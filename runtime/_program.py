@@ -6,16 +6,14 @@ A run's memory is its window; what it is made of stands here once, however many 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
-import msgspec
-
-from shoal.blueprints import Blueprint, Region, Stage, canonical, from_canonical, stage_tools
+from shoal.blueprints import Blueprint, ModelSettings, Region, Stage, stage_tools
 from shoal.errors import SpawnRefused
 from shoal.providers import NO_TOOLS, PolicyStep, ToolSet
+from shoal.runtime._bundle import Bundle, definition_of
 from shoal.runtime.context import Layout, Theme, layout_of, names_of
 from shoal.runtime.tools import BUILT_IN, Tool
 
@@ -34,6 +32,7 @@ class StageProgram:
         position: Its place in the file, from 0.
         refreshing: Regions whose seed is resolved again on each entry, in declared order.
         watched: Regions whose content a gate compares with the stage's entry.
+        model: Who serves it and how it is called: its own word, else the blueprint's; `None` for the host's default.
     """
 
     stage: Stage
@@ -44,6 +43,7 @@ class StageProgram:
     position: int
     refreshing: tuple[str, ...] = ()
     watched: tuple[str, ...] = ()
+    model: ModelSettings | None = None
 
     @property
     def name(self) -> str:
@@ -56,19 +56,20 @@ class Program:
     """A blueprint made ready to run.
 
     Args:
-        blueprint: The blueprint.
+        bundle: The blueprint, with the ones its stages name as workers.
         given: Tools that the spawn brings in code.
-        digest: Digest of *definition*.
-        definition: What the journal keeps of it.
 
     Raises:
         SpawnRefused: A stage lists a tool that nobody has.
     """
 
-    def __init__(self, blueprint: Blueprint, given: Sequence[Tool] = ()) -> None:
+    def __init__(self, bundle: Bundle, given: Sequence[Tool] = ()) -> None:
+        blueprint = bundle.blueprint
+        self.bundle = bundle
         self.blueprint = blueprint
         self.given = tuple(given)
-        self.definition = _definition(blueprint, self.given)
+        self.definition = definition_of(bundle, self.given)
+        """What the journal keeps of it."""
         self.digest = hashlib.sha256(self.definition).hexdigest()[:32]
         theme = Theme(names_of(blueprint))
         known = {**BUILT_IN, **{tool.name: tool for tool in self.given}}
@@ -111,7 +112,17 @@ def _stage(
     refreshing = tuple(name for name, region in regions if getattr(region.seed, "refresh", "once") != "once")
     gates = [edge.gate for edge in stage.transitions or () if edge.gate is not None]
     watched = tuple(gate.require_region_updated for gate in gates if gate.require_region_updated is not None)
-    return StageProgram(stage, layout, tools, offer(tools), _policy(stage), position, refreshing, watched)
+    return StageProgram(
+        stage,
+        layout,
+        tools,
+        offer(tools),
+        _policy(stage),
+        position,
+        refreshing,
+        watched,
+        stage.model or blueprint.model,
+    )
 
 
 def offer(tools: Mapping[str, Tool]) -> ToolSet:
@@ -129,15 +140,3 @@ def _policy(stage: Stage) -> tuple[PolicyStep, ...] | None:
         PolicyStep(s.call, dict(s.args), s.for_each, s.extract, s.sentences, s.into, s.say, s.route, s.pages)
         for s in stage.offline
     )
-
-
-def _definition(blueprint: Blueprint, given: Sequence[Tool]) -> bytes:
-    tools = [{"name": t.name, "source": t.source, "schema": t.schema, "description": t.description} for t in given]
-    whole = {"format": 1, "blueprint": json.loads(canonical(blueprint)), "tools": tools}
-    return json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def read_definition(data: bytes) -> tuple[Blueprint, Sequence[Mapping[str, Any]]]:
-    """Return the blueprint of a definition, and the tools that were given in code: name, source, schema."""
-    whole = msgspec.json.decode(data)
-    return from_canonical(msgspec.json.encode(whole["blueprint"])), whole["tools"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, final
@@ -118,8 +117,10 @@ class RunActor(Actor):
         if self._crash is not None:
             live.emit(RunRestarted(self._crash, len(state.restarts) + 1))
             if len(state.restarts) >= MOST_CRASHES and state.phase != "ended":
-                crashes = "\n\n".join(error for _, error in state.restarts)
-                end(live, "error", f"the run crashed {MOST_CRASHES} times without getting on:\n{crashes}")
+                crashes = [error.strip() for _, error in state.restarts]
+                last = crashes[-1].rpartition("\n")[2]
+                why = f"it crashed {MOST_CRASHES} times without getting on, with {last}"
+                end(live, "error", "\n\n".join((why, *crashes)))
         elif self._resumed_by is not None and state.phase != "ended":
             live.emit(RunResumed(self._resumed_by))
         if state.phase != "ended":
@@ -156,9 +157,7 @@ class RunActor(Actor):
         """Leave nothing behind: what lanes still do for this life finds nobody to answer."""
         self.live.gone = True
         self._host.drop_jobs(self._run_id)
-        error = reason.error
-        crash = None if error is None else "".join(traceback.format_exception(error))
-        self._home.left(self.live, crash)
+        self._home.left(self.live, None if reason.clean else reason.traceback())
 
 
 async def perform(live: Live, action: Action) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
@@ -66,8 +66,13 @@ class Birth:
     trace: str | None = None
 
 
-async def give_birth(host: Host, birth: Birth) -> RunState:
+async def give_birth(host: Host, birth: Birth, announce: Callable[[], object] | None = None) -> RunState:
     """Check, seed and journal a run, and return its state; it does not run yet.
+
+    Args:
+        host: The services it will share.
+        birth: How it begins.
+        announce: Called right before its first event is journaled, so that both become durable together.
 
     Raises:
         SpawnRefused, NotBuiltYet: It cannot run; nothing was journaled.
@@ -102,20 +107,21 @@ async def give_birth(host: Host, birth: Birth) -> RunState:
         birth.parent,
         birth.root or birth.run_id,
         birth.depth,
-        birth.item,
-        False,
-        birth.unattended,
-        birth.key,
-        birth.stage,
-        birth.waited,
-        birth.trace,
-        tuple(ToolSource(tool.name, *tool.source) for tool in program.given if tool.source is not None),
-        birth.model,
-        birth.deeper,
-        None if birth.output_dir is None else str(birth.output_dir),
+        item=birth.item,
+        unattended=birth.unattended,
+        key=birth.key,
+        stage=birth.stage,
+        waited=birth.waited,
+        trace=birth.trace,
+        tools=tuple(ToolSource(tool.name, *tool.source) for tool in program.given if tool.source is not None),
+        model=birth.model,
+        children_deeper=birth.deeper,
+        output_dir=None if birth.output_dir is None else str(birth.output_dir),
     )
     # Worked out on a state of its own first: what is refused here leaves no trace in the journal.
     events = _first_events(host, state, spawned, birth.stage or program.blueprint.entry, resolved)
+    if announce is not None:
+        announce()
     host.journal.define(program.digest, program.definition)
     for event in events:
         host.journal.append(event)
@@ -133,7 +139,7 @@ def _folder(path: Path) -> Path:
 def _check_serving(host: Host, birth: Birth) -> None:
     """Refuse a run one of whose stages nobody can serve, or whose instructions do not fit."""
     for stage in birth.program.stages.values():
-        serving = host.serving(stage.stage, birth.model)[0]
+        serving = host.serving(stage.model, birth.model)[0]
         layout = stage.layout
         if layout.instructions is None:
             continue
@@ -166,7 +172,7 @@ def _first_events(
     drafting = _Drafting()
     live = Live(state, host, journal=drafting)
     program = state.program.stages[stage]
-    enter(live, stage, host.serving(program.stage, spawned.model)[0])
+    enter(live, stage, host.serving(program.model, spawned.model)[0])
     for seed in resolved:
         _sow(live, seed)
     return [first, *drafting.events]

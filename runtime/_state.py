@@ -104,6 +104,12 @@ class Child(msgspec.Struct, frozen=True):
     ended: ChildEnded | None = None
     ended_seq: int = 0
 
+    @property
+    def heading(self) -> str:
+        """The line that stands over its answer where a region shows it."""
+        status = "running" if self.ended is None else self.ended.status
+        return f"--- {self.spawned.item or self.spawned.name} ({status}) ---"
+
 
 @final
 class Job(msgspec.Struct, frozen=True):
@@ -260,7 +266,8 @@ class RunState:
             case MessageReceived() | Nudged():
                 return Message("user", (payload.text,))
             case ChildEnded():
-                return Message("user", (payload.output or EMPTY,))
+                heading = self.children[payload.child].heading
+                return Message("user", (Text.of(f"{heading}\n{payload.output or payload.reason}"),))
             case _:
                 raise DefinitionMissing(f"run {self.run_id} refers to event {source}, which holds no text")
 

@@ -18,7 +18,7 @@ def refuse_unbuilt(blueprint: Blueprint) -> None:
     if keys:
         listed = ", ".join(f"`{key}`" for key in keys)
         raise NotBuiltYet(
-            f"blueprint {blueprint.name!r} uses what this version does not do yet: {listed}; take these keys out to run it",
+            f"blueprint {blueprint.name!r} uses what this version does not do: {listed}; take them out to run it",
             keys=keys,
         )
 

@@ -39,7 +39,15 @@ from shoal.runtime.context._render import Theme
 from shoal.runtime.context._routing import Destination, destination, pointer
 from shoal.runtime.context._store import Item, RegionState
 from shoal.runtime.context._window import Order, Plan, Window
-from shoal.runtime.context.attribution import OVERHEAD, REPLY_REASONING, REPLY_TEXT, Share, attribute
+from shoal.runtime.context.attribution import (
+    OVERHEAD,
+    REPLY_REASONING,
+    REPLY_TEXT,
+    Share,
+    attribute,
+    cost_of,
+    rates_of,
+)
 
 __all__ = [
     "CONVERSATION",
@@ -84,6 +92,7 @@ __all__ = [
     "Window",
     "assemble",
     "attribute",
+    "cost_of",
     "cut_to",
     "declared",
     "destination",
@@ -94,5 +103,6 @@ __all__ = [
     "names_of",
     "operate",
     "pointer",
+    "rates_of",
     "resolve",
 ]

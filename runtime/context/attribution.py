@@ -12,7 +12,7 @@ from typing import final
 
 import msgspec
 
-from shoal.providers import Price, Usage
+from shoal.providers import Bucket, Price, Usage
 from shoal.runtime.context._assemble import Part
 
 OVERHEAD = "overhead"
@@ -23,7 +23,17 @@ REPLY_REASONING = "reply.reasoning"
 
 @final
 class Share(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What one owner used of one inference; tokens as billed, each 0 or more, buckets as in `Usage`."""
+    """What one owner used of one inference.
+
+    Args:
+        owner: The region or component.
+        uncached: Tokens as billed, 0 or more; this and the next four are buckets as in `Usage`.
+        cache_read: Tokens read from a cache.
+        cache_write: Tokens written to a cache.
+        cache_write_long: Tokens written to a cache with a longer lifetime.
+        output: Tokens the model wrote.
+        cost: USD; `None` where the price is unknown.
+    """
 
     owner: str
     uncached: int = 0
@@ -31,30 +41,17 @@ class Share(msgspec.Struct, frozen=True, gc=False, array_like=True):
     cache_write: int = 0
     cache_write_long: int = 0
     output: int = 0
+    cost: Decimal | None = None
 
     @property
     def input(self) -> int:
         """Everything of it that was sent."""
         return self.uncached + self.cache_read + self.cache_write + self.cache_write_long
 
-    def cost(self, price: Price | None) -> Decimal | None:
-        """Return what it cost in USD; `None` where the price is unknown."""
-        return None if price is None else price.cost(self.usage)
-
     @property
     def usage(self) -> Usage:
-        """The same numbers as a `Usage`."""
+        """The same tokens as a `Usage`."""
         return Usage(self.uncached, self.cache_read, self.cache_write, self.cache_write_long, self.output)
-
-    def __add__(self, other: Share) -> Share:
-        return Share(
-            self.owner,
-            self.uncached + other.uncached,
-            self.cache_read + other.cache_read,
-            self.cache_write + other.cache_write,
-            self.cache_write_long + other.cache_write_long,
-            self.output + other.output,
-        )
 
 
 def scale(estimates: Sequence[int], total: int) -> tuple[int, ...]:
@@ -72,12 +69,15 @@ def scale(estimates: Sequence[int], total: int) -> tuple[int, ...]:
     return tuple(scaled)
 
 
-def attribute(parts: Sequence[Part], usage: Usage, *, overhead_tokens: int = 0) -> tuple[Share, ...]:
+def attribute(
+    parts: Sequence[Part], usage: Usage, price: Price | None, *, overhead_tokens: int = 0
+) -> tuple[Share, ...]:
     """Split *usage* over the owners of *parts*.
 
     Args:
         parts: The prompt's parts in order, with estimated tokens.
         usage: What was billed.
+        price: What the model costs; `None` where that is unknown.
         overhead_tokens: Estimate of what frames the messages, 0 or more; it stands behind everything else.
 
     Returns:
@@ -100,12 +100,36 @@ def attribute(parts: Sequence[Part], usage: Usage, *, overhead_tokens: int = 0) 
             tokens -= take  # noqa: PLW2901 - what is left of this part lies behind the boundary
             if not buckets[bucket]:
                 bucket += 1
+    rates = None if price is None else rates_of(price)
     shares = [
-        Share(o, un, read, write, long) for o, (read, long, write, un) in totals.items() if read + long + write + un
+        Share(owner, uncached, read, write, long, 0, cost_of(rates, (uncached, read, write, long, 0)))
+        for owner, (read, long, write, uncached) in totals.items()
+        if read + long + write + uncached
     ]
     said = usage.output - usage.reasoning
     if said:
-        shares.append(Share(REPLY_TEXT, output=said))
+        shares.append(Share(REPLY_TEXT, output=said, cost=cost_of(rates, (0, 0, 0, 0, said))))
     if usage.reasoning:
-        shares.append(Share(REPLY_REASONING, output=usage.reasoning))
+        cost = cost_of(rates, (0, 0, 0, 0, usage.reasoning))
+        shares.append(Share(REPLY_REASONING, output=usage.reasoning, cost=cost))
     return tuple(shares)
+
+
+def cost_of(rates: Sequence[Decimal] | None, tokens: Sequence[int]) -> Decimal | None:
+    """Return what *tokens* cost in USD at *rates*, both in the order of `Usage`; `None` where rates are unknown."""
+    if rates is None:
+        return None
+    return sum((rate * count for rate, count in zip(rates, tokens, strict=True) if count), _ZERO)
+
+
+def rates_of(price: Price) -> tuple[Decimal, ...]:
+    """Return what one token of each bucket costs in USD: uncached, cache_read, cache_write, cache_write_long, output."""
+    rates = _rates.get(price)
+    if rates is None:
+        rates = _rates[price] = tuple(price.per_token(bucket) for bucket in _BUCKETS)
+    return rates
+
+
+_ZERO = Decimal(0)
+_BUCKETS: tuple[Bucket, ...] = ("uncached", "cache_read", "cache_write", "cache_write_long", "output")
+_rates: dict[Price, tuple[Decimal, ...]] = {}

@@ -88,6 +88,9 @@ class Reader(Protocol):
 class Journal(Reader, Protocol):
     """Keeps events. Appends are ordered at once and awaited at barriers only."""
 
+    observers: list[Observer]
+    """Each gets every event once it is durable."""
+
     def append(self, event: Event) -> None:
         """Put *event* behind everything appended so far; it is durable after the next `barrier`.
 

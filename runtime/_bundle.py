@@ -1,0 +1,83 @@
+"""A blueprint together with the ones that its stages name as workers: everything a run may still need of files.
+
+A run that is resumed, or goes on after the files were edited, uses what the journal holds, never today's files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast, final
+
+from shoal.blueprints import Blueprint, canonical, from_canonical
+from shoal.errors import DefinitionMissing
+from shoal.runtime.tools import Tool
+
+FORMAT = 1
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Bundle:
+    """A blueprint, and the bundles of its workers by the name under which its stages call them."""
+
+    blueprint: Blueprint
+    workers: Mapping[str, Bundle] = field(default_factory=dict)
+
+
+def bundle_of(blueprint: Blueprint, load: Callable[[str, Path | None], Blueprint]) -> Bundle:
+    """Return *blueprint* with its workers, and theirs.
+
+    Args:
+        blueprint: The blueprint.
+        load: Loads a blueprint by what a stage calls it and the folder of the blueprint that does so.
+
+    Raises:
+        BlueprintError: A worker cannot be loaded.
+    """
+    return _bundle(blueprint, load, ())
+
+
+def _bundle(blueprint: Blueprint, load: Callable[[str, Path | None], Blueprint], above: tuple[Path, ...]) -> Bundle:
+    workers: dict[str, Bundle] = {}
+    folders = above if blueprint.folder is None else (*above, blueprint.folder)
+    for stage in blueprint.stages:
+        name = None if stage.fan_out is None else stage.fan_out.worker_agent
+        if name is None or name in workers:
+            continue
+        worker = load(name, blueprint.folder)
+        # A blueprint that hands work to itself is loaded when it does: its bundle would have no end.
+        if worker.folder is None or worker.folder not in folders:
+            workers[name] = _bundle(worker, load, folders)
+    return Bundle(blueprint, workers)
+
+
+def definition_of(bundle: Bundle, given: Sequence[Tool]) -> bytes:
+    """Return what the journal keeps of a run's definition."""
+    tools = [{"name": t.name, "source": t.source, "schema": t.schema, "description": t.description} for t in given]
+    whole = {"format": FORMAT, "tools": tools, **_plain(bundle)}
+    return json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _plain(bundle: Bundle) -> dict[str, Any]:
+    workers = {name: _plain(worker) for name, worker in bundle.workers.items()}
+    return {"blueprint": json.loads(canonical(bundle.blueprint)), "workers": workers}
+
+
+def read_definition(data: bytes) -> tuple[Bundle, Sequence[Mapping[str, Any]]]:
+    """Return the bundle of a definition, and the tools that were given in code: name, source, schema.
+
+    Raises:
+        DefinitionMissing: It was written by a newer version.
+    """
+    whole = cast("dict[str, Any]", json.loads(data))
+    if whole["format"] > FORMAT:
+        raise DefinitionMissing(f"this run's definition has format {whole['format']}; this version reads 1 to {FORMAT}")
+    return _read(whole), whole["tools"]
+
+
+def _read(plain: Mapping[str, Any]) -> Bundle:
+    blueprint = from_canonical(json.dumps(plain["blueprint"]).encode())
+    return Bundle(blueprint, {name: _read(worker) for name, worker in plain["workers"].items()})

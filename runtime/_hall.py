@@ -1,0 +1,411 @@
+"""What runs live in: the services they share, the register of those that live here, and how children find parents.
+
+One hall serves one swarm. It is both sides of a run's world: the `Host` whose services a run uses, and the `Home` that
+knows where each run stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from decimal import Decimal
+from pathlib import Path
+from typing import final
+
+import anyio
+
+from shoal.actors import ChildSpec, DynamicSupervisor
+from shoal.blueprints import Blueprint, ModelSettings, load, resolve
+from shoal.errors import ChildNotFound, DefinitionMissing, JournalFailed, SpawnRefused, SupervisorStopped
+from shoal.providers import Breaker, Provider, ReasoningDelta, RetryPolicy, Text, TextDelta, Usage
+from shoal.runtime import _threads
+from shoal.runtime._bundle import Bundle, bundle_of, read_definition
+from shoal.runtime._clock import Clock
+from shoal.runtime._edges import end
+from shoal.runtime._handle import Outcome, outcome_of
+from shoal.runtime._host import ChildRequest, Serving
+from shoal.runtime._lanes import WIDTHS, Job, LaneDesk
+from shoal.runtime._limits import Limits
+from shoal.runtime._live import Live
+from shoal.runtime._pools import Pools
+from shoal.runtime._program import Program
+from shoal.runtime._run import RunActor
+from shoal.runtime._serving import Servants
+from shoal.runtime._spawn import Birth, give_birth
+from shoal.runtime._state import RunState
+from shoal.runtime.events import ChildEnded, ChildSpawned, Lane, RunPaused
+from shoal.runtime.journal import Journal
+from shoal.runtime.tools import Permissions, Tool
+
+Watcher = Callable[[TextDelta], None]
+
+
+@final
+class Standing:
+    """Where one run stands, for those who wait for it."""
+
+    __slots__ = ("broken", "moved", "outcome", "paused", "subtree")
+
+    def __init__(self) -> None:
+        self.outcome: Outcome | None = None
+        self.paused: RunPaused | None = None
+        self.broken: JournalFailed | None = None
+        self.subtree: tuple[Usage, Decimal | None] = (Usage(), Decimal(0))
+        """What it and its children used, once it is over."""
+        self.moved: anyio.Event | None = None
+
+    def pulse(self) -> None:
+        """Wake whoever waits."""
+        if self.moved is not None:
+            self.moved.set()
+            self.moved = None
+
+    async def wait(self) -> None:
+        """Return at the next change."""
+        if self.moved is None:
+            self.moved = anyio.Event()
+        await self.moved.wait()
+
+
+@final
+class Hall:
+    """The services that all runs of a swarm share, and where each run stands.
+
+    Args:
+        providers: The providers, 1 or more.
+        journal: Where events are kept.
+        clock: Time and randomness.
+        limits: What runs may do at most.
+        permissions: What the user allows.
+        retry: How often a request is repeated.
+        pools: Limits of pools by name.
+    """
+
+    def __init__(
+        self,
+        providers: Sequence[Provider],
+        journal: Journal,
+        clock: Clock,
+        limits: Limits,
+        permissions: Permissions,
+        retry: RetryPolicy,
+        pools: Mapping[str, int],
+    ) -> None:
+        self.journal = journal
+        self.clock = clock
+        self.limits = limits
+        self.permissions = permissions
+        self.retry = retry
+        self.pools = Pools({"tools": limits.tool_calls, **pools}, limits.inferences)
+        self.servants = Servants(providers, clock.monotonic)
+        self.lanes = {lane: LaneDesk(lane, width) for lane, width in WIDTHS.items()}
+        self.runs = DynamicSupervisor("runs", max_restarts=None)
+        self.threads: anyio.CapacityLimiter = _threads.limiter(limits.tool_threads)
+        self.live: dict[str, Live] = {}
+        self._wakes: dict[str, Callable[[], None]] = {}
+        self._crashes: dict[str, str] = {}
+        self._standings: dict[str, Standing] = {}
+        self._programs: dict[str, Program] = {}
+        self._known: dict[tuple[int, tuple[int, ...]], tuple[Bundle, Program]] = {}
+        self._files: dict[tuple[Path, int, int], Bundle] = {}
+        self._watchers: dict[str, list[Watcher]] = {}
+        self.closing = False
+
+    def __repr__(self) -> str:
+        return f"<Hall {len(self.live)} runs live here>"
+
+    # --- services (Host)
+
+    def serving(self, model: ModelSettings | None, override: str | None) -> Sequence[Serving]:
+        """Return who may serve a stage with these settings, best first."""
+        return self.servants.of(model, override)
+
+    def breaker(self, provider: str) -> Breaker:
+        """Return the circuit breaker of *provider*."""
+        return self.servants.breaker(provider)
+
+    def submit(self, lane: Lane, job: Job) -> None:
+        """Hand *job* to a lane."""
+        self.lanes[lane].submit(job)
+
+    def drop_jobs(self, run_id: str) -> None:
+        """Forget the jobs of a run that ends."""
+        for lane in self.lanes.values():
+            lane.drop(run_id)
+
+    def delta(self, run_id: str, delta: TextDelta | ReasoningDelta) -> None:
+        """Show a piece of a reply to whoever watches the run."""
+        if isinstance(delta, TextDelta):
+            for watcher in self._watchers.get(run_id, ()):
+                watcher(delta)
+
+    @contextmanager
+    def watching(self, run_id: str, watcher: Watcher) -> Generator[None]:
+        """Have *watcher* shown the pieces of *run_id*'s replies while the block runs."""
+        watchers = self._watchers.setdefault(run_id, [])
+        watchers.append(watcher)
+        try:
+            yield
+        finally:
+            watchers.remove(watcher)
+            if not watchers:
+                self._watchers.pop(run_id, None)
+
+    # --- definitions
+
+    def bundle(self, name: str | Path, base: Path | None = None) -> Bundle:
+        """Return the blueprint called *name* with its workers; a file that did not change is read once.
+
+        Raises:
+            BlueprintError: It cannot be found or loaded.
+        """
+        path = resolve(name, base=base)
+        file = path / "blueprint.toml" if path.is_dir() else path
+        if not file.exists():
+            file = path / "agent.leviath"
+        known = file.stat() if file.exists() else None
+        key = (path, known.st_mtime_ns, known.st_size) if known is not None else None
+        bundle = self._files.get(key) if key is not None else None
+        if bundle is None:
+            bundle = bundle_of(load(path), self._load)
+            if key is not None:
+                self._files[key] = bundle
+        return bundle
+
+    def _load(self, name: str, base: Path | None) -> Blueprint:
+        return load(resolve(name, base=base))
+
+    def program(self, bundle: Bundle, tools: Sequence[Tool] = ()) -> Program:
+        """Return *bundle* made ready to run; runs of one definition share it."""
+        key = (id(bundle), tuple(id(tool) for tool in tools))
+        known = self._known.get(key)
+        if known is not None:
+            return known[1]
+        made = Program(bundle, tools)
+        program = self._programs.setdefault(made.digest, made)
+        self._known[key] = (bundle, program)
+        return program
+
+    def adopt(self, blueprint: Blueprint) -> Bundle:
+        """Return *blueprint*, built in Python, with its workers."""
+        return bundle_of(blueprint, self._load)
+
+    def defined(self, digest: str, tools: Sequence[Tool] = ()) -> Program:
+        """Return what the journal holds under *digest*, made ready to run.
+
+        Raises:
+            DefinitionMissing: It is not there, or needs functions that were not given again.
+        """
+        program = self._programs.get(digest)
+        if program is not None:
+            return program
+        bundle, given = read_definition(self.journal.definition(digest))
+        at_hand = {tool.name: tool for tool in tools}
+        missing = [str(tool["name"]) for tool in given if tool["name"] not in at_hand]
+        if missing:
+            listed = ", ".join(f"`{name}`" for name in missing)
+            raise DefinitionMissing(f"this run has the functions {listed} as tools; give them again with `tools=[…]`")
+        program = Program(bundle, [at_hand[str(tool["name"])] for tool in given])
+        self._programs[digest] = program
+        return program
+
+    # --- births
+
+    async def begin(self, birth: Birth, announce: Callable[[], object] | None = None) -> None:
+        """Bring a run into the world and let it live here.
+
+        Args:
+            birth: How it begins.
+            announce: Called right before its first event is journaled, so that both become durable together.
+
+        Raises:
+            SpawnRefused: It cannot run.
+        """
+        if self.closing:
+            raise SpawnRefused("this swarm is closing; it starts nothing new")
+        state = await give_birth(self, birth, announce)
+        await self._house(birth.run_id, state, None)
+
+    async def take_up(self, run_id: str, resumed_by: str | None) -> None:
+        """Let a run of the journal live here again."""
+        await self._house(run_id, None, resumed_by)
+
+    async def _house(self, run_id: str, fresh: RunState | None, resumed_by: str | None) -> None:
+        first = [fresh, resumed_by]
+
+        def make() -> RunActor:
+            state, by = first
+            first[:] = [None, None]
+            crash = self._crashes.pop(run_id, None)
+            assert state is None or isinstance(state, RunState)
+            assert by is None or isinstance(by, str)
+            return RunActor(self, self, run_id, fresh=state, crash=crash, resumed_by=by)
+
+        spec = ChildSpec(
+            run_id, make, restart="transient", shutdown_s=self.limits.shutdown_s, max_mail=self.limits.mailbox
+        )
+        await self.runs.start_child(spec)
+
+    # --- where runs stand (Home)
+
+    def load(self, run_id: str) -> RunState:
+        """Return the state that the run's journal adds up to."""
+        events = self.journal.read(run_id)
+        first = next(events, None)
+        if first is None:
+            raise DefinitionMissing(f"the journal holds no event of run {run_id}")
+        from shoal.runtime.events import RunSpawned  # noqa: PLC0415
+
+        assert isinstance(first.payload, RunSpawned)  # the first event of every run
+        state = RunState(run_id, self.defined(first.payload.definition))
+        state.apply(first)
+        for event in events:
+            state.apply(event)
+        return state
+
+    def arrived(self, live: Live, wake: Callable[[], None]) -> None:
+        """Take note of a life of a run."""
+        self.live[live.run_id] = live
+        self._wakes[live.run_id] = wake
+        self.standing(live.run_id).paused = live.state.paused
+
+    def left(self, live: Live, crash: str | None) -> None:
+        """Take note that a life of a run is over."""
+        if self.live.get(live.run_id) is live:
+            del self.live[live.run_id]
+            del self._wakes[live.run_id]
+        if crash is not None:
+            self._crashes[live.run_id] = crash
+
+    def moved(self, live: Live) -> None:
+        """Take note that a run waits, or is over."""
+        standing = self.standing(live.run_id)
+        standing.paused = live.state.paused if live.state.phase == "paused" else None
+        if live.state.ended is not None:
+            self._settle(standing, live.state)
+        standing.pulse()
+
+    def _settle(self, standing: Standing, state: RunState) -> None:
+        assert state.ended is not None  # the caller looked
+        standing.outcome = outcome_of(state, state.ended)
+        usage, cost = state.usage, state.cost
+        for child in state.children.values():
+            if child.ended is not None:
+                usage = usage + Usage(*child.ended.usage)
+                cost = None if cost is None or child.ended.cost is None else cost + child.ended.cost
+        standing.subtree = (usage, cost)
+
+    def broke(self, live: Live, error: JournalFailed) -> None:
+        """Take note that a run cannot go on because its journal cannot be written."""
+        standing = self.standing(live.run_id)
+        standing.broken = error
+        standing.pulse()
+
+    def standing(self, run_id: str) -> Standing:
+        """Return where a run stands that lived here at some time; made when first asked for."""
+        standing = self._standings.get(run_id)
+        if standing is None:
+            standing = self._standings[run_id] = Standing()
+        return standing
+
+    def settled(self, run_id: str) -> Standing:
+        """Return where a run stands, read from the journal where it does not live here and is over."""
+        standing = self.standing(run_id)
+        if standing.outcome is None and run_id not in self.live and self.journal.find(run_id).ended:
+            self._settle(standing, self.load(run_id))
+        return standing
+
+    def wake(self, run_id: str) -> None:
+        """Let a run that lives here take its next steps."""
+        wake = self._wakes.get(run_id)
+        if wake is not None:
+            wake()
+
+    # --- children
+
+    async def spawn_child(self, parent: str, wanted: ChildRequest) -> str:
+        """Start a child of *parent* and return its id."""
+        live = self.live[parent]
+        made = live.state.made_by
+        if made.children_deeper < 1:
+            raise SpawnRefused(
+                f"{wanted.blueprint!r} would stand at depth {made.depth + 1} and this run may have no children; "
+                "raise `max_child_depth`"
+            )
+        run_id = self.clock.new_id()
+        program = live.state.program if wanted.stage is not None else self._child_program(live, wanted)
+        depth = program.blueprint.max_child_depth
+        deeper = made.children_deeper - 1
+        birth = Birth(
+            run_id,
+            program,
+            wanted.task,
+            wanted.seeds,
+            live.context.workdir,
+            wanted.stage,
+            parent,
+            made.root,
+            made.depth + 1,
+            deeper if depth is None else min(deeper, depth),
+            wanted.item,
+            wanted.source > 0,
+            made.unattended,
+            None,
+            made.model,
+            live.context.hidden_dir,
+        )
+        name = program.blueprint.name
+        spawned = ChildSpawned(run_id, name, wanted.source, wanted.index, wanted.item, wanted.source > 0)
+        await self.begin(birth, lambda: live.emit(spawned))
+        return run_id
+
+    def _child_program(self, live: Live, wanted: ChildRequest) -> Program:
+        given = live.state.program.bundle.workers.get(wanted.blueprint)
+        if given is not None:
+            return self.program(given)
+        path = resolve(wanted.blueprint, base=live.state.program.blueprint.folder)
+        workdir = live.context.workdir
+        if wanted.by_model and (path.resolve() == workdir or workdir in path.resolve().parents):
+            raise SpawnRefused(
+                f"{wanted.blueprint!r} lies in the run's working directory: a model may not run what it could have written"
+            )
+        return self.program(self.bundle(path))
+
+    async def child_end(self, child: str) -> ChildEnded:
+        """Return how *child* ended, once it has."""
+        while True:
+            standing = self.settled(child)
+            if standing.outcome is not None:
+                break
+            if standing.broken is not None:
+                raise JournalFailed(str(standing.broken)) from standing.broken
+            await standing.wait()
+        outcome = standing.outcome
+        usage, cost = standing.subtree
+        tokens = (
+            usage.uncached,
+            usage.cache_read,
+            usage.cache_write,
+            usage.cache_write_long,
+            usage.output,
+            usage.reasoning,
+        )
+        output = None if outcome.output is None else Text.of(outcome.output)
+        return ChildEnded(child, outcome.status, output, outcome.reason, tokens, cost)
+
+    # --- ends
+
+    async def cancel(self, run_id: str, reason: str) -> None:
+        """End a run and everything below it."""
+        live = self.live.get(run_id)
+        if live is None or live.state.phase == "ended":
+            return
+        children = [child for child, known in live.state.children.items() if known.ended is None]
+        end(live, "cancelled", reason)
+        live.gone = True
+        self.moved(live)
+        with suppress(ChildNotFound, SupervisorStopped):  # it has just ended by itself, or the swarm is closing
+            await self.runs.terminate_child(run_id)
+        for child in children:
+            await self.cancel(child, reason)
+        await self.journal.barrier()

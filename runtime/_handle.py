@@ -1,0 +1,222 @@
+"""A run as its user holds it, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, final
+
+import anyio
+
+from shoal.errors import RunCancelled, RunFailed
+from shoal.providers import TextDelta, Usage
+from shoal.runtime._ledger import NO_USAGE, Ledger, ledger_of, plain_usage
+from shoal.runtime._state import RunState
+from shoal.runtime.events import Event, RunEnded, Status
+
+if TYPE_CHECKING:
+    from shoal.runtime._swarm import Swarm
+
+_DELTAS_HELD = 256
+"""Deltas that a slow reader may be behind; older ones are dropped."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended.
+
+    Args:
+        run_id: The run.
+        status: `complete`, `complete_interactive`, `error` or `cancelled`.
+        output: What it submitted, else the last thing it said; `None` where it said nothing.
+        reason: Why it ended, one sentence.
+        flags: What tells a forced end from a clean one, by name.
+        usage: What its own inferences were billed, its children's excluded.
+        cost_usd: What they cost; `None` where a price is unknown.
+        artifacts: Paths in its working directory that belong to the output.
+    """
+
+    run_id: str
+    status: Status
+    output: str | None
+    reason: str = ""
+    flags: Mapping[str, int | tuple[str, ...]] = field(default_factory=dict)
+    usage: Usage = NO_USAGE
+    cost_usd: Decimal | None = None
+    artifacts: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """The run ended as it should."""
+        return self.status in ("complete", "complete_interactive")
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain values, for JSON."""
+        return {
+            "run_id": self.run_id,
+            "status": self.status,
+            "output": self.output,
+            "reason": self.reason,
+            "flags": {name: list(v) if isinstance(v, tuple) else v for name, v in self.flags.items()},
+            "usage": plain_usage(self.usage),
+            "cost_usd": None if self.cost_usd is None else format(self.cost_usd, "f"),
+            "artifacts": list(self.artifacts),
+        }
+
+
+def outcome_of(state: RunState, ended: RunEnded) -> Outcome:
+    """Return how a run ended whose events add up to *state*."""
+    if state.output is not None:
+        output: str | None = str(state.output)
+    else:
+        output = str(state.last_text) or None
+    return Outcome(
+        state.run_id,
+        ended.status,
+        output,
+        ended.reason,
+        dict(ended.flags),
+        state.usage,
+        state.cost,
+        state.artifacts,
+    )
+
+
+@final
+class Run:
+    """One execution of a blueprint, as its user holds it; it may live here, sleep in the journal, or be over.
+
+    Args:
+        swarm: The swarm that knows it.
+        run_id: Its id.
+        name: Its blueprint's name.
+    """
+
+    def __init__(self, swarm: Swarm, run_id: str, name: str) -> None:
+        self._swarm = swarm
+        self.run_id = run_id
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<Run {self.name} {self.run_id} {self.status}>"
+
+    @property
+    def status(self) -> str:
+        """`running`, `paused`, or how it ended."""
+        return self._swarm.row(self.run_id).status
+
+    @property
+    def stage(self) -> str | None:
+        """The stage it is in, or was in last; `None` before its first."""
+        return self._swarm.row(self.run_id).stage
+
+    @property
+    def title(self) -> str | None:
+        """Its title; `None` while it has none."""
+        return self._swarm.row(self.run_id).title
+
+    async def result(self, *, wait_paused: bool = False) -> Outcome:
+        """Wait for the end of the run and return how it ended.
+
+        Args:
+            wait_paused: Also wait while it is paused, for code that answers elsewhere.
+
+        Raises:
+            RunIsPaused: It waits for somebody.
+            JournalFailed: Its journal cannot be written; it stopped where it was.
+        """
+        return await self._swarm.result(self.run_id, wait_paused=wait_paused)
+
+    async def events(self, *, after: int = 0, deltas: bool = False) -> AsyncIterator[Event | TextDelta]:
+        """Yield its events behind seq *after*, oldest first, as they become durable; ends with the run.
+
+        They come from the journal, so a slow reader holds nothing up.
+
+        Args:
+            after: Seq of the last event that is known; 0 for all.
+            deltas: Yield `TextDelta` values between them as replies stream. They have no seq and are not journaled; a
+                slow reader misses some. After `InferenceRetried`, forget the deltas that came before.
+        """
+        source = self._mixed(after) if deltas else self._plain(after)
+        async with aclosing(source) as events:
+            async for event in events:
+                yield event
+                if isinstance(event, Event) and isinstance(event.payload, RunEnded):
+                    return
+
+    async def _plain(self, after: int) -> AsyncGenerator[Event]:
+        async for event in self._swarm.journal.tail(self.run_id, after=after):
+            yield event
+
+    async def _mixed(self, after: int) -> AsyncGenerator[Event | TextDelta]:
+        send, receive = anyio.create_memory_object_stream[Event | TextDelta](_DELTAS_HELD)
+
+        async def follow() -> None:
+            async for event in self._swarm.journal.tail(self.run_id, after=after):
+                await send.send(event)
+
+        def show(delta: TextDelta) -> None:
+            try:
+                send.send_nowait(delta)
+            except (anyio.WouldBlock, anyio.BrokenResourceError):
+                return  # a slow reader misses progress, never a result
+
+        with self._swarm.watching(self.run_id, show):
+            async with anyio.create_task_group() as tasks, receive:
+                tasks.start_soon(follow)
+                try:
+                    async for event in receive:
+                        yield event
+                finally:
+                    tasks.cancel_scope.cancel()
+
+    def ledger(self) -> Ledger:
+        """Return what it used so far, by stage, region and transition."""
+        return ledger_of(self._swarm.journal.read(self.run_id))
+
+    def region(self, name: str) -> str:
+        """Return the text of one of its regions as it is now, so that it can be handed to a child.
+
+        Raises:
+            KeyError: It has no region of that name.
+        """
+        state = self._swarm.state(self.run_id).view.states[name]
+        return "\n\n".join(entry.text for entry in state.all_entries())
+
+    async def send(self, text: str, *, region: str | None = None) -> None:
+        """Send it a message, delivered before its next request; returns once the message is durable.
+
+        Raises:
+            RunEnded: It is over.
+            RunNotFound: It does not live here.
+        """
+        await self._swarm.send(self.run_id, text, region=region)
+
+    async def pause(self, reason: str = "paused by its user") -> None:
+        """Let it finish what it is in the middle of, and wait."""
+        await self._swarm.pause(self.run_id, reason)
+
+    async def resume(self) -> None:
+        """Let it go on."""
+        await self._swarm.resume(self.run_id)
+
+    async def cancel(self, reason: str = "cancelled by its user") -> None:
+        """End it and its children."""
+        await self._swarm.cancel(self.run_id, reason)
+
+
+def checked(outcome: Outcome) -> Outcome:
+    """Return *outcome* where the run ended as it should.
+
+    Raises:
+        RunFailed: It ended `error`.
+        RunCancelled: It ended `cancelled`.
+    """
+    if outcome.status == "error":
+        raise RunFailed(f"run {outcome.run_id} failed: {outcome.reason}", run_id=outcome.run_id)
+    if outcome.status == "cancelled":
+        raise RunCancelled(f"run {outcome.run_id} was cancelled: {outcome.reason}", run_id=outcome.run_id)
+    return outcome

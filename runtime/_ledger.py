@@ -1,0 +1,314 @@
+"""The ledger: what each region, each stage and each stage transition used; the only sum of tokens and cost.
+
+It is computed from events and from nothing else, so a run that lives, one that was resumed and one of last week give
+the same numbers; its totals equal the sum of the journal's usages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, final
+
+from shoal.providers import Usage
+from shoal.runtime.context import LayoutChanged, Share
+from shoal.runtime.events import (
+    Event,
+    InferenceCompleted,
+    InferenceStarted,
+    StageEntered,
+    StageLeft,
+    ToolCallCompleted,
+    TransitionChosen,
+)
+
+BEFORE_STAGES = "-"
+"""Name of the row of what happened outside any stage."""
+
+
+NO_USAGE = Usage()
+
+
+@dataclass(slots=True)
+class Tally:
+    """Tokens in disjoint buckets, and their cost in USD (`None` once any part of it is unknown).
+
+    Args:
+        usage: What was billed.
+        cost: USD.
+        calls: How many inferences it comes from.
+    """
+
+    usage: Usage = NO_USAGE
+    cost: Decimal | None = Decimal(0)
+    calls: int = 0
+
+    def add(self, usage: Usage, cost: Decimal | None, calls: int = 1) -> None:
+        """Add one inference's worth."""
+        self.usage = self.usage + usage
+        self.cost = None if self.cost is None or cost is None else self.cost + cost
+        self.calls += calls
+
+    @property
+    def cache_hit_ratio(self) -> float | None:
+        """Share of the input that was read from a cache; `None` where nothing was sent."""
+        return self.usage.cache_read / self.usage.input if self.usage.input else None
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        hit = self.cache_hit_ratio
+        return {
+            "calls": self.calls,
+            "usage": plain_usage(self.usage),
+            "cost_usd": None if self.cost is None else format(self.cost, "f"),
+            "cache_hit_ratio": None if hit is None else round(hit, 4),
+        }
+
+
+@final
+@dataclass(slots=True)
+class RegionRow(Tally):
+    """What one region used in one stage.
+
+    Args:
+        high_water_tokens: The most it cost in one request.
+    """
+
+    high_water_tokens: int = 0
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {**Tally.plain(self), "high_water_tokens": self.high_water_tokens}
+
+
+@final
+@dataclass(slots=True)
+class StageRow(Tally):
+    """What one stage used, over all its visits.
+
+    Args:
+        stage: Its name.
+        visits: How often it was entered.
+        tool_calls: Tool calls that came to an end in it.
+        seconds: Time spent in it.
+        regions: What each owner used, by name, in order of first appearance.
+        chars: Characters of each request of the stage, oldest first: a line that keeps climbing sheds nothing.
+        by_purpose: Inferences by what they were for.
+    """
+
+    stage: str = ""
+    visits: int = 0
+    tool_calls: int = 0
+    seconds: float = 0.0
+    regions: dict[str, RegionRow] = field(default_factory=dict)
+    chars: list[int] = field(default_factory=list)
+    by_purpose: dict[str, Tally] = field(default_factory=dict)
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "stage": self.stage,
+            "visits": self.visits,
+            "tool_calls": self.tool_calls,
+            "seconds": round(self.seconds, 6),
+            **Tally.plain(self),
+            "purposes": {purpose: tally.plain() for purpose, tally in self.by_purpose.items()},
+            "approx_context_chars": list(self.chars),
+            "regions": [{"region": name, **row.plain()} for name, row in self.regions.items()],
+        }
+
+
+@final
+@dataclass(slots=True)
+class TransitionRow:
+    """What one transition did.
+
+    Args:
+        source: The stage that was left.
+        target: The stage that was entered; `None` for the end of the run.
+        condition: The edge's condition.
+        cost: USD of the routing call and of the summaries that the edge ordered; `None` where unknown.
+        uncached_after: Input that the first request after it had to send uncached or written.
+        cached_after: Input that the first request after it read from a cache.
+        cached_before: Input that the last request before it read from a cache or wrote to one.
+    """
+
+    source: str
+    target: str | None
+    condition: str
+    cost: Decimal | None = Decimal(0)
+    uncached_after: int = 0
+    cached_after: int = 0
+    cached_before: int = 0
+
+    @property
+    def cache_tokens_lost(self) -> int:
+        """Tokens that were cached before it and are not after it."""
+        return max(0, self.cached_before - self.cached_after)
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "from": self.source,
+            "to": self.target,
+            "condition": self.condition,
+            "cost_usd": None if self.cost is None else format(self.cost, "f"),
+            "cache_tokens_lost": self.cache_tokens_lost,
+            "cached_before": self.cached_before,
+            "cached_after": self.cached_after,
+            "uncached_after": self.uncached_after,
+        }
+
+
+@final
+class Ledger:
+    """What runs used: by stage and region, by transition, and in all. Feed it events in order; see `ledger_of`."""
+
+    def __init__(self) -> None:
+        self.total = Tally()
+        self.stages: dict[str, StageRow] = {}
+        self.transitions: list[TransitionRow] = []
+        self._places: dict[str, _Place] = {}
+
+    def __repr__(self) -> str:
+        cost = "unknown cost" if self.total.cost is None else f"{self.total.cost:f} USD"
+        return f"<Ledger {self.total.usage.input} in, {self.total.usage.output} out, {cost}, {len(self.stages)} stages>"
+
+    def record(self, event: Event) -> None:
+        """Take *event* into account; events of one run come in their order."""
+        place = self._places.setdefault(event.run_id, _Place())
+        match event.payload:
+            case StageEntered(stage):
+                place.entered(stage, event.at)
+                self._stage(stage).visits += 1
+            case StageLeft():
+                self._stage(place.stage).seconds += event.at - place.since
+            case TransitionChosen():
+                self._choose(place, event.payload)
+            case InferenceStarted(purpose):
+                if purpose == "stage":
+                    self._stage(place.stage).chars.append(event.payload.approx_context_chars)
+            case InferenceCompleted():
+                self._bill(place, event.payload)
+            case ToolCallCompleted():
+                self._stage(place.stage).tool_calls += 1
+            case LayoutChanged() | _:
+                pass
+
+    def _stage(self, name: str) -> StageRow:
+        return self.stages.setdefault(name, StageRow(stage=name))
+
+    def _choose(self, place: _Place, payload: TransitionChosen) -> None:
+        row = TransitionRow(payload.source, payload.target, payload.condition, cached_before=place.cached)
+        row.cost = place.routing_cost
+        place.routing_cost = Decimal(0)
+        place.transition = row
+        self.transitions.append(row)
+
+    def _bill(self, place: _Place, payload: InferenceCompleted) -> None:
+        usage = payload.billed
+        row = self._stage(place.stage)
+        for tally in (self.total, row, row.by_purpose.setdefault(payload.purpose, Tally())):
+            tally.add(usage, payload.cost)
+        for share in payload.attribution:
+            self._share(row, share)
+        transition = place.transition
+        if payload.purpose == "routing":
+            place.routing_cost = _sum(place.routing_cost, payload.cost)
+        elif payload.purpose == "compaction" and transition is not None:
+            transition.cost = _sum(transition.cost, payload.cost)
+        elif payload.purpose == "stage":
+            place.cached = usage.cache_read + usage.cache_write + usage.cache_write_long
+            if transition is not None:
+                transition.cached_after = usage.cache_read
+                transition.uncached_after = usage.input - usage.cache_read
+                place.transition = None
+
+    def _share(self, row: StageRow, share: Share) -> None:
+        region = row.regions.setdefault(share.owner, RegionRow())
+        region.add(share.usage, share.cost)
+        region.high_water_tokens = max(region.high_water_tokens, share.input)
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain values, for JSON."""
+        return {
+            "total": self.total.plain(),
+            "stages": [row.plain() for row in self.stages.values()],
+            "transitions": [row.plain() for row in self.transitions],
+        }
+
+    def table(self) -> str:
+        """Return it as text: a row a stage and, under it, a row a region."""
+        head = ("stage / region", "calls", "in", "cached", "written", "out", "cost USD", "peak")
+        rows: list[Sequence[str]] = [head]
+        for stage in self.stages.values():
+            rows.append(_cells(stage.stage, stage, ""))
+            rows.extend(
+                _cells(f"  {name}", row, str(row.high_water_tokens or "")) for name, row in stage.regions.items()
+            )
+        rows.append(_cells("total", self.total, ""))
+        widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+        return "\n".join(
+            "  ".join(
+                cell.ljust(width) if not i else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in rows
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{self.table()}</pre>"
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where one run stands while its events go by."""
+
+    stage: str = BEFORE_STAGES
+    since: float = 0.0
+    cached: int = 0
+    routing_cost: Decimal | None = Decimal(0)
+    transition: TransitionRow | None = None
+
+    def entered(self, stage: str, at: float) -> None:
+        self.stage, self.since = stage, at
+
+
+def _sum(known: Decimal | None, more: Decimal | None) -> Decimal | None:
+    return None if known is None or more is None else known + more
+
+
+def _cells(name: str, tally: Tally, peak: str) -> Sequence[str]:
+    usage = tally.usage
+    written = usage.cache_write + usage.cache_write_long
+    cost = "?" if tally.cost is None else format(tally.cost.normalize() + 0, "f")
+    return (
+        name,
+        str(tally.calls),
+        str(usage.input),
+        str(usage.cache_read),
+        str(written),
+        str(usage.output),
+        cost,
+        peak,
+    )
+
+
+def plain_usage(usage: Usage) -> dict[str, int]:
+    """Return *usage* as plain values; writes of every lifetime are one number."""
+    return {
+        "uncached": usage.uncached,
+        "cache_read": usage.cache_read,
+        "cache_write": usage.cache_write + usage.cache_write_long,
+        "output": usage.output,
+        "reasoning": usage.reasoning,
+    }
+
+
+def ledger_of(events: Iterable[Event]) -> Ledger:
+    """Return the ledger of *events*; those of one run in their order, runs may be mixed."""
+    ledger = Ledger()
+    for event in events:
+        ledger.record(event)
+    return ledger

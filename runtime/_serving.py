@@ -1,0 +1,88 @@
+"""Who serves a stage: the providers of a swarm, their models and their circuit breakers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import final
+
+from shoal.blueprints import ModelChoice, ModelSettings
+from shoal.errors import ConfigInvalid, SpawnRefused
+from shoal.providers import Breaker, Provider
+from shoal.runtime._host import Serving
+
+
+@final
+class Servants:
+    """The providers of a swarm.
+
+    Args:
+        providers: The providers, 1 or more; the first serves stages that name none.
+        clock: Monotonic seconds, for the breakers.
+    """
+
+    def __init__(self, providers: Sequence[Provider], clock: Callable[[], float]) -> None:
+        self._by_name = {provider.name: provider for provider in providers}
+        if len(self._by_name) < len(providers) or not providers:
+            names = ", ".join(repr(provider.name) for provider in providers) or "none"
+            raise ConfigInvalid(
+                f"a swarm needs providers with a name each, and was given {names}; name each differently"
+            )
+        self._first = providers[0]
+        # A provider that stands in serves what no other provider here does, and says so in every reply.
+        self._stand_in = next((p for p in providers if getattr(p, "stands_in", False)), None)
+        self._breakers = {name: Breaker(clock=clock) for name in self._by_name}
+        self._served: dict[tuple[str, str], Serving] = {}
+
+    def __repr__(self) -> str:
+        return f"<Servants {', '.join(self._by_name)}>"
+
+    @property
+    def providers(self) -> Sequence[Provider]:
+        """The providers, in the order in which they were given."""
+        return tuple(self._by_name.values())
+
+    @property
+    def healthy(self) -> bool:
+        """At least one provider's breaker lets requests through."""
+        return any(breaker.state == "closed" for breaker in self._breakers.values())
+
+    def breaker(self, provider: str) -> Breaker:
+        """Return the circuit breaker of *provider*."""
+        return self._breakers[provider]
+
+    def of(self, settings: ModelSettings | None, override: str | None) -> tuple[Serving, ...]:
+        """Return who may serve a stage with *settings*, best first; *override* (`provider:model`) wins over all.
+
+        Raises:
+            SpawnRefused: Nobody can; the message says what was tried.
+        """
+        if override is not None:
+            name, _, model = override.partition(":")
+            choices: Sequence[ModelChoice] = (ModelChoice(name, model or None),)
+        elif settings is not None and settings.models:
+            choices = settings.models
+        else:
+            choices = (ModelChoice(self._first.name),)
+        found = [serving for choice in choices for serving in self._serve(choice)]
+        if not found:
+            tried = ", ".join(f"{choice.provider}:{choice.model or 'its default'}" for choice in choices)
+            known = ", ".join(self._by_name)
+            raise SpawnRefused(f"no provider here serves {tried}; this swarm has {known}: name one of them, or add it")
+        return tuple(dict.fromkeys(found))
+
+    def _serve(self, choice: ModelChoice) -> Sequence[Serving]:
+        provider = self._by_name.get(choice.provider)
+        if provider is None:
+            provider = self._stand_in
+        if provider is None:
+            return ()
+        model = choice.model or provider.default_model
+        if model is None:
+            raise SpawnRefused(
+                f"provider {provider.name!r} has no default model; name one as {provider.name + ':MODEL'!r}"
+            )
+        key = (provider.name, model)
+        serving = self._served.get(key)
+        if serving is None:
+            serving = self._served[key] = Serving(provider, model, provider.profile(model))
+        return (serving,)

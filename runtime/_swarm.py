@@ -1,0 +1,363 @@
+"""The swarm: the root supervisor, the services that every run shares, and the way in for users.
+
+swarm            rest_for_one: a lost journal restarts all that stands on it
+├─ journal
+├─ services      one_for_one
+├─ side          one_for_one: each lane, each under a supervisor that never fails upward
+└─ runs          dynamic
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, final
+
+from shoal.actors import Supervisor, Worker, running
+from shoal.blueprints import Blueprint
+from shoal.errors import RunEnded as RunIsOver
+from shoal.errors import RunIsPaused, RunNotFound, RunOwned
+from shoal.providers import Provider, RetryPolicy, Text, TextDelta
+from shoal.runtime._clock import Clock
+from shoal.runtime._hall import Hall
+from shoal.runtime._handle import Outcome, Run
+from shoal.runtime._ledger import Ledger, ledger_of
+from shoal.runtime._limits import Limits
+from shoal.runtime._spawn import Birth
+from shoal.runtime._state import RunState
+from shoal.runtime.events import Event, MessageReceived, RunPaused, RunResumed
+from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow
+from shoal.runtime.tools import FunctionTool, Permissions, Tool, as_tool
+
+GivenTool = Tool | FunctionTool[..., Any] | Callable[..., Awaitable[Any]]
+
+
+@final
+class Swarm:
+    """Runs agents: `async with Swarm([provider]) as swarm: run = await swarm.spawn("digest", task="…")`.
+
+    Leaving the block stops what still runs; such runs stay in the journal and can be resumed.
+
+    Args:
+        providers: Who serves models, 1 or more; the first serves stages that name nobody.
+        journal: Where events are kept; `None` keeps them in memory.
+        observers: Each gets every event once it is durable. One with a method `serve` has it run beside the lanes.
+        limits: What runs may do at most.
+        permissions: What the user allows.
+        retry: How often a request is repeated.
+        pools: Most requests in flight by provider's name, and `tools`.
+        clock: Time and randomness.
+        services: Further workers that live as long as the swarm, by name.
+    """
+
+    def __init__(
+        self,
+        providers: Sequence[Provider],
+        journal: Journal | None = None,
+        observers: Sequence[Observer] = (),
+        *,
+        limits: Limits | None = None,
+        permissions: Permissions | None = None,
+        retry: RetryPolicy | None = None,
+        pools: Mapping[str, int] | None = None,
+        clock: Clock | None = None,
+        services: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
+    ) -> None:
+        self._providers = tuple(providers)
+        self._observers = tuple(observers)
+        self._limits = limits or Limits()
+        self._permissions = permissions or Permissions()
+        self._retry = retry or RetryPolicy()
+        self._pools = dict(pools or {})
+        self._clock = clock or Clock()
+        self._services = dict(services or {})
+        self.journal: Journal = journal or MemoryJournal()
+        self._stack = AsyncExitStack()
+        self._hall: Hall | None = None
+        self._root: Supervisor | None = None
+
+    def __repr__(self) -> str:
+        return f"<Swarm {'closed' if self._hall is None else repr(self._hall)}>"
+
+    # --- opening and closing
+
+    async def __aenter__(self) -> Self:
+        hall = Hall(
+            self._providers, self.journal, self._clock, self._limits, self._permissions, self._retry, self._pools
+        )
+        self.journal.observers.extend(self._observers)
+        beside = [Worker(f"observer-{i}", o.serve) for i, o in enumerate(self._observers) if hasattr(o, "serve")]
+        lanes = [lane.tree for lane in hall.lanes.values()]
+        root = Supervisor(
+            "swarm",
+            strategy="rest_for_one",
+            children=(
+                Worker("journal", self.journal.serve),
+                Supervisor("services", children=[Worker(name, serve) for name, serve in self._services.items()]),
+                Supervisor("side", children=[*beside, *lanes]),
+                hall.runs,
+            ),
+        )
+        self._stack.push_async_callback(self._close_providers)
+        self._stack.callback(self._detach)
+        await self._stack.enter_async_context(running(root))
+        self._hall, self._root = hall, root
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        if self._hall is not None:
+            self._hall.closing = True
+        try:
+            return await self._stack.__aexit__(kind, error, trace)
+        finally:
+            self._hall = None
+
+    def _detach(self) -> None:
+        for observer in self._observers:
+            self.journal.observers.remove(observer)
+
+    async def _close_providers(self) -> None:
+        for provider in self._providers:
+            await provider.aclose()
+
+    @property
+    def hall(self) -> Hall:
+        """What its runs live in.
+
+        Raises:
+            RunNotFound: The swarm is not open.
+        """
+        if self._hall is None:
+            raise RunNotFound("this swarm is not open; use it inside `async with Swarm(…) as swarm:`")
+        return self._hall
+
+    @property
+    def tree(self) -> Supervisor:
+        """The supervisors of the swarm; `tree.render()` draws them."""
+        if self._root is None:
+            raise RunNotFound("this swarm is not open; use it inside `async with Swarm(…) as swarm:`")
+        return self._root
+
+    @property
+    def healthy(self) -> bool:
+        """The journal can write, a provider can be asked, and the root has not given up."""
+        hall = self._hall
+        return hall is not None and self.journal.healthy and hall.servants.healthy and self.tree.status == "running"
+
+    # --- runs
+
+    async def spawn(
+        self,
+        blueprint: str | Path | Blueprint,
+        *,
+        task: str | None = None,
+        seeds: Mapping[str, str] | None = None,
+        tools: Sequence[GivenTool] = (),
+        workdir: str | Path = ".",
+        model: str | None = None,
+        unattended: bool = True,
+        output_dir: str | Path | None = None,
+        trace: str | None = None,
+    ) -> Run:
+        """Start a run of *blueprint* and return its handle; everything that can be refused is refused here.
+
+        Args:
+            blueprint: A name of the library, a path, or a `Blueprint`.
+            task: Its task; `None` for none.
+            seeds: Values by name for the regions that take a caller's value. The run sees nothing else of its caller.
+            tools: Functions that it may call; stages that list them see them, and all stages do if none lists them.
+            workdir: Its working directory: what its tools and seeds may read.
+            model: `provider:model` that replaces every stage's.
+            unattended: Nobody is there to ask.
+            output_dir: A folder that listings of the working directory leave out.
+            trace: A W3C `traceparent` whose trace the run joins.
+
+        Raises:
+            BlueprintInvalid: It cannot be loaded.
+            SpawnRefused, NotBuiltYet: It cannot run; nothing was journaled.
+            JournalFailed: The journal cannot be written.
+        """
+        hall = self.hall
+        bundle = hall.adopt(blueprint) if isinstance(blueprint, Blueprint) else hall.bundle(blueprint)
+        program = hall.program(bundle, [as_tool(tool) for tool in tools])
+        depth = program.blueprint.max_child_depth
+        birth = Birth(
+            self._clock.new_id(),
+            program,
+            task,
+            dict(seeds or {}),
+            Path(workdir),
+            deeper=self._limits.max_child_depth if depth is None else depth,
+            unattended=unattended,
+            model=model,
+            output_dir=None if output_dir is None else Path(output_dir).absolute(),
+            trace=trace,
+        )
+        await hall.begin(birth)
+        return Run(self, birth.run_id, program.blueprint.name)
+
+    def get(self, run_id: str) -> Run:
+        """Return the run whose id is, or begins with, *run_id*.
+
+        Raises:
+            RunNotFound: The journal holds no such run, or several.
+        """
+        row = self.journal.find(run_id)
+        return Run(self, row.run_id, row.name)
+
+    def runs(self) -> Sequence[Run]:
+        """Return all runs of the journal, in the order in which they were spawned."""
+        return [Run(self, row.run_id, row.name) for row in self.journal.runs()]
+
+    def row(self, run_id: str) -> RunRow:
+        """Return what the journal's register says of a run."""
+        return self.journal.find(run_id)
+
+    def state(self, run_id: str) -> RunState:
+        """Return the state of a run: the live one, or what its journal adds up to."""
+        live = self.hall.live.get(run_id)
+        return live.state if live is not None else self.hall.load(run_id)
+
+    def ledger(self, run_id: str | None = None) -> Ledger:
+        """Return what all runs used, or the tree of one run."""
+        root = None if run_id is None else self.journal.find(run_id).root
+        events = (event for row in self.journal.runs(root=root) for event in self.journal.read(row.run_id))
+        return ledger_of(events)
+
+    async def resume_tree(self, run_id: str, *, tools: Sequence[GivenTool] = ()) -> Run:
+        """Take up a run of the journal that was interrupted or is paused, with everything of its tree that is not over.
+
+        Args:
+            run_id: The run; the whole tree it belongs to is taken up.
+            tools: The functions that it was given as tools.
+
+        Raises:
+            RunNotFound: The journal holds no such run.
+            RunEnded: The tree is over.
+            DefinitionMissing: What the run is made of cannot be had.
+            RunOwned: Another process hosts it.
+        """
+        row = self.journal.find(run_id)
+        hall = self.hall
+        open_rows = [each for each in self.journal.runs(root=row.root) if not each.ended]
+        if not open_rows:
+            raise RunIsOver(
+                f"run {row.run_id} is over ({row.status}); spawn it again to run it once more", run_id=row.run_id
+            )
+        given = [as_tool(tool) for tool in tools]
+        asleep = [each for each in open_rows if each.run_id not in hall.live]
+        self._claim([each.run_id for each in asleep])
+        # Every definition is read first: what is missing refuses the whole tree before any of it moves.
+        for each in asleep:
+            spawned = next(self.journal.read(each.run_id)).payload
+            hall.defined(str(getattr(spawned, "definition", "")), given)
+        # Children first: a parent that waits for one finds it at home.
+        for each in reversed(asleep):
+            await hall.take_up(each.run_id, "restart")
+        for each in open_rows:
+            if each.status == "paused":
+                await self.resume(each.run_id)
+        return Run(self, row.run_id, row.name)
+
+    def _claim(self, run_ids: Sequence[str]) -> None:
+        claim = getattr(self.journal, "claim", None)
+        if claim is None:
+            return
+        owned = getattr(self.journal, "owners", dict[str, str])()
+        for run_id in run_ids:
+            if run_id in owned:
+                raise RunOwned(
+                    f"run {run_id} is hosted by another process ({owned[run_id]}); stop that one first", run_id=run_id
+                )
+        claim(run_ids)
+
+    # --- steering
+
+    async def send(self, run_id: str, text: str, *, region: str | None = None, sender: str = "user") -> None:
+        """Send a run a message; returns once it is durable.
+
+        Raises:
+            RunEnded: It is over.
+            RunNotFound: It does not live here.
+        """
+        live = self._living(run_id)
+        live.emit(MessageReceived(Text.of(text), sender, region))
+        await live.durable()
+        self.hall.wake(run_id)
+
+    async def pause(self, run_id: str, reason: str = "paused by its user") -> None:
+        """Let a run and everything below it finish what they are in the middle of, and wait."""
+        live = self._living(run_id)
+        if live.state.phase == "running":
+            live.emit(RunPaused(reason, f"resume it with `shoal resume {run_id}`"))
+        await live.durable()
+        self.hall.moved(live)
+        for child, known in tuple(live.state.children.items()):
+            if known.ended is None and child in self.hall.live:
+                await self.pause(child, reason)
+
+    async def resume(self, run_id: str) -> None:
+        """Let a paused run and everything below it go on."""
+        live = self._living(run_id)
+        if live.state.phase == "paused":
+            live.emit(RunResumed("user"))
+        await live.durable()
+        self.hall.moved(live)
+        self.hall.wake(run_id)
+        for child, known in tuple(live.state.children.items()):
+            if known.ended is None and child in self.hall.live:
+                await self.resume(child)
+
+    async def cancel(self, run_id: str, reason: str = "cancelled by its user") -> None:
+        """End a run and everything below it."""
+        self._living(run_id)
+        await self.hall.cancel(run_id, reason)
+
+    def _living(self, run_id: str) -> Any:
+        live = self.hall.live.get(run_id)
+        if live is not None and live.state.phase != "ended":
+            return live
+        row = self.journal.find(run_id)
+        if row.ended:
+            raise RunIsOver(f"run {run_id} is over ({row.status}); nothing reaches it any more", run_id=run_id)
+        raise RunNotFound(
+            f"run {run_id} does not live in this process; take it up with `resume_tree` first", run_id=run_id
+        )
+
+    # --- waiting
+
+    async def result(self, run_id: str, *, wait_paused: bool = False) -> Outcome:
+        """Wait for the end of a run; see `Run.result`."""
+        while True:
+            standing = self.hall.settled(run_id)
+            if standing.outcome is not None:
+                return standing.outcome
+            if standing.broken is not None:
+                raise type(standing.broken)(str(standing.broken), run_id=run_id) from standing.broken
+            if standing.paused is not None and not wait_paused:
+                paused = standing.paused
+                raise RunIsPaused(
+                    f"run {run_id} is paused: {paused.reason}. {paused.remedy}".strip(),
+                    run_id=run_id,
+                    reason=paused.reason,
+                    remedy=paused.remedy,
+                    numbers=paused.numbers,
+                )
+            await standing.wait()
+
+    @contextmanager
+    def watching(self, run_id: str, watcher: Callable[[TextDelta], None]) -> Generator[None]:
+        """Have *watcher* shown the pieces of a run's replies while the block runs."""
+        with self.hall.watching(run_id, watcher):
+            yield
+
+    def events(self, run_id: str, *, after: int = 0) -> Any:
+        """Return the events of a run behind seq *after*, oldest first, and new ones as they become durable."""
+        return self.journal.tail(run_id, after=after)
+
+
+Observe = Callable[[Event], None]
