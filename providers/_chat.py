@@ -38,6 +38,11 @@ _END = b'"}'
 _BLANK_LINE = b"\\n\\n"
 _json = msgspec.json.Encoder(order="sorted").encode
 
+
+def _quoted(text: str) -> bytes:
+    return Text.of(text).quoted
+
+
 Part: TypeAlias = Message | Segment | Block | ToolSet
 P = TypeVar("P", Wire, "Spoken", "Tools")
 
@@ -106,11 +111,12 @@ class ChatEncoder:
 
     # --- whole requests
 
-    def encode(self, request: Request, *, temperature: bool = True, stream: bool = True) -> Wire:
+    def encode(self, request: Request, *, provider: str = "", temperature: bool = True, stream: bool = True) -> Wire:
         """Return the body of *request*.
 
         Args:
             request: The request.
+            provider: Named in errors.
             temperature: The model takes a temperature.
             stream: Ask for a stream.
 
@@ -123,14 +129,17 @@ class ChatEncoder:
             raise ProviderRefused(
                 f"the request offers {len(tools.names)!r} tools, but {self.capabilities.server} takes {most}; "
                 "defer some, or offer fewer in this stage",
+                provider=provider,
                 model=request.model,
             )
-        head = b'{"model":' + _json(request.model)
+        head = b'{"model":' + _quoted(request.model)
         if tools.names:
             opened = Wire.of(head, b',"tools":', tools.wire, b',"messages":[')
         else:
             opened = Wire.of(head, b',"messages":[')
-        settings = self._settings(request, temperature=temperature, stream=stream, tools=bool(tools.names))
+        settings = self._settings(request, temperature=temperature, stream=stream)
+        strict = self.capabilities.strict_options
+        settings.update(checked_options(request, tools=bool(tools.names), strict=strict, provider=provider))
         return Wire.of(opened, self.messages(request), b"],", _json(settings)[1:])
 
     def messages(self, request: Request) -> Wire:
@@ -148,13 +157,12 @@ class ChatEncoder:
             parts.append(_user(CLOSING if spoken else OPENING))
         return _between([*self._system(request.system), *parts])
 
-    def _settings(self, request: Request, *, temperature: bool, stream: bool, tools: bool) -> dict[str, Any]:
+    def _settings(self, request: Request, *, temperature: bool, stream: bool) -> dict[str, Any]:
         settings: dict[str, Any] = {self.capabilities.max_tokens_field: request.max_tokens, "stream": stream}
         if temperature and request.temperature is not None:
             settings["temperature"] = request.temperature
         if stream and self.capabilities.include_usage:
             settings["stream_options"] = {"include_usage": True}
-        settings.update(checked_options(request, tools=tools, strict=self.capabilities.strict_options))
         return settings
 
     # --- parts
@@ -168,7 +176,7 @@ class ChatEncoder:
         by_name = tool_names(tools.specs)
         wires = [
             b'{"function":{"description":%b,"name":%b,"parameters":%b},"type":"function"}'
-            % (_json(spec.description), _json(name), spec.schema)
+            % (_quoted(spec.description), _quoted(name), spec.schema)
             for name, spec in by_name.items()
         ]
         array = b"[" + b",".join(wires) + b"]"
@@ -260,7 +268,7 @@ class ChatEncoder:
         return Wire.of(head, content, b',"tool_calls":[', calls, b"]}")
 
     def _call(self, call: ToolCall, key: str) -> Wire:
-        name = _json(tool_name(call.name))
+        name = _quoted(tool_name(call.name))
         head = b'{"id":%b,"type":"function","function":{"name":%b,"arguments":"' % (self._id(key), name)
         return Wire.of(head, arguments(call.arguments).body, b'"}}')
 
@@ -269,7 +277,7 @@ class ChatEncoder:
 
     def _id(self, key: str) -> bytes:
         capabilities = self.capabilities
-        return _json(call_id(key, length=capabilities.call_id_length, exact=capabilities.call_id_exact))
+        return _quoted(call_id(key, length=capabilities.call_id_length, exact=capabilities.call_id_exact))
 
     def _reasoning(self, message: Message) -> bytes:
         """Return the reasoning of *message* as a field, where it is this model's own and the server wants it back."""

@@ -131,14 +131,16 @@ class ChatReply:
     def _decode(self, data: bytes) -> _Chunk:
         try:
             return _chunk.decode(data)
-        except (msgspec.DecodeError, msgspec.ValidationError):
+        except msgspec.MsgspecError:
             return self._decode_damaged(data)
 
     def _decode_damaged(self, data: bytes) -> _Chunk:
         """Decode a chunk whose text was cut inside a character, which small models and naive servers produce."""
         try:
-            return msgspec.convert(json.loads(data.decode("utf-8", "replace")), _Chunk, strict=False)
-        except (ValueError, RecursionError, msgspec.ValidationError) as exc:
+            # The way through UTF-16 joins the halves of a character where both are there, and replaces the others.
+            text = json.dumps(json.loads(data.decode("utf-8", "replace")), ensure_ascii=False)
+            return _chunk.decode(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+        except (ValueError, RecursionError, msgspec.MsgspecError) as exc:
             start = self._asked.clean(data[:200].decode("utf-8", "replace"))
             raise ProviderUnavailable(
                 f"{self._asked.provider}: an event is no chat chunk: {start!r}; check that the base URL is right",

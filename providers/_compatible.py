@@ -138,7 +138,7 @@ class CompatibleProvider:
         """
         asked = self._asked(request)
         encoder = chat_encoder(self.capabilities, self._name, request.model)
-        body = encoder.encode(request, temperature=self.profile(request.model).temperature)
+        body = encoder.encode(request, provider=self._name, temperature=self.profile(request.model).temperature)
         async with self._transport.post("/chat/completions", body, asked, timeout_s=request.timeout_s) as answer:
             if answer.status != 200:
                 raise await _refused(answer, asked)
@@ -178,7 +178,7 @@ class CompatibleProvider:
             ProviderError: The server has a tokenizer and could not be asked.
         """
         encoder = chat_encoder(self.capabilities, self._name, request.model)
-        body = encoder.encode(request, temperature=False, stream=False)
+        body = encoder.encode(request, provider=self._name, temperature=False, stream=False)
         asked = self._asked(request)
         match self.capabilities.counts:
             case "template":

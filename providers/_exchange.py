@@ -10,7 +10,7 @@ from typing import TypeAlias, cast, final
 
 import anyio
 
-from shoal.errors import PartialReply, ProviderBusy, ProviderError, ProviderUnavailable
+from shoal.errors import ConfigInvalid, PartialReply, ProviderBusy, ProviderError, ProviderUnavailable
 from shoal.providers._values import Completed, Provider, ReasoningDelta, Request, StreamEvent, TextDelta, Usage
 
 OnRetry: TypeAlias = Callable[[int, ProviderError, float], None]
@@ -41,6 +41,12 @@ class RetryPolicy:
     vendor_cap_s: float = 60.0
     budget_s: float = 300.0
     jitter: Callable[[], float] = _no_jitter
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1 or not self.capacity_s:
+            raise ConfigInvalid(
+                f"{self!r} allows no attempt; set `attempts` to 1 or more, and one wait in `capacity_s`"
+            )
 
     def delay_s(self, attempt: int, error: ProviderError, waited_s: float) -> float | None:
         """Return how long to wait before the next attempt; `None` where there is to be none.
@@ -106,6 +112,7 @@ async def exchange(
         policy: How often, and after how long.
         clock: Monotonic seconds.
         on_retry: Called with the number of each failed attempt that is repeated, its error, and the wait in seconds.
+            The error is a `PartialReply` where something had arrived: it knows what that may have cost.
         on_delta: Called with each delta as it arrives.
 
     Raises:
@@ -129,7 +136,7 @@ async def exchange(
             if delay_s is None:
                 raise
             if on_retry is not None:
-                on_retry(number, error, delay_s)
+                on_retry(number, _partial(provider, request, attempt, error) if attempt.arrived else error, delay_s)
         began = clock()
         await anyio.sleep(delay_s)
         waited_s += max(clock() - began, delay_s)
@@ -161,12 +168,13 @@ def _unavailable(provider: Provider, request: Request, what: str) -> ProviderUna
 
 
 def _partial(provider: Provider, request: Request, partial: _Attempt, error: ProviderError) -> PartialReply:
+    """Return what is left of an attempt that was cut, with what it may have cost."""
     price = provider.profile(request.model).price
     sent = request.tools.tokens + sum([part.tokens for part in request.system])
     sent += sum([part.tokens for part in request.messages])
     usage = Usage(uncached=sent, output=partial.output_tokens())
     return PartialReply(
-        f"{provider.name}: the reply was cut and {error.attempt!r} attempts are spent; resume later, "
+        f"{provider.name}: the reply was cut, and attempt {error.attempt!r} ended so: {error}; resume later, "
         "or allow more attempts",
         text="".join(partial.text),
         cost_usd=None if price is None else price.cost(usage),

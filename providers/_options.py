@@ -24,28 +24,32 @@ _MAX_STOPS = 4
 _SCHEMA_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-def checked_options(request: Request, *, tools: bool, strict: bool) -> dict[str, Any]:
+def checked_options(request: Request, *, tools: bool, strict: bool, provider: str) -> dict[str, Any]:
     """Return the options of *request* that go into the body.
 
     Args:
         request: The request.
         tools: The body has tools; without them no option about tools is sent.
         strict: The server enforces the documented ranges, so a value outside them is refused here already.
+        provider: Named in errors.
 
     Raises:
         ProviderRefused: An option would replace what the request itself says, or could only be refused.
     """
     options = {name: value for name, value in request.options.items() if tools or name not in _ONLY_WITH_TOOLS}
     for name in sorted(_MADE_FROM_REQUEST.intersection(options)):
-        raise _refused(request, f"the option `{name}` is made from the request itself; remove it from `options`")
-    if options.get("n", 1) != 1:
-        raise _refused(request, f"`n` is {options['n']!r}, but one reply is read; remove it from `options`")
-    for problem in _problems(options) if strict else ():
-        raise _refused(request, problem)
+        why = f"the option `{name}` is made from the request itself; remove it from `options`"
+        raise ProviderRefused(why, provider=provider, model=request.model)
+    for problem in _problems(options, strict=strict):
+        raise ProviderRefused(problem, provider=provider, model=request.model)
     return options
 
 
-def _problems(options: Mapping[str, Any]) -> list[str]:
+def _problems(options: Mapping[str, Any], *, strict: bool) -> list[str]:
+    if options.get("n", 1) != 1:
+        return [f"`n` is {options['n']!r}, but one reply is read; remove it from `options`"]
+    if not strict:
+        return []
     problems = [
         f"`{name}` is {options[name]!r}, but goes from {low} to {high}; change it"
         for name, (low, high) in _RANGES.items()
@@ -77,7 +81,3 @@ def _loose(schema: Any, path: str) -> str:
     parts = [(f"{path}.{name}", part) for name, part in here.items()]
     parts += [(f"{path}[{index}]", part) for index, part in enumerate(as_list(schema))]
     return next(filter(None, (_loose(part, name) for name, part in parts)), "")
-
-
-def _refused(request: Request, message: str) -> ProviderRefused:
-    return ProviderRefused(message, model=request.model)

@@ -162,10 +162,11 @@ def refusal(
     context = asked.context(request_id=request_id(headers), status=http)
     said = asked.clean(complaint.message) or f"HTTP {http}"
     where = f"{asked.provider}: {said}"
-    error = _leaf(complaint, http, where, context, wait_s=retry_after_s(headers, now()))
+    wait_s = retry_after_s(headers, now())
+    error = _leaf(complaint, http, where, context, wait_s=wait_s)
     match headers.get("x-should-retry"):
         case "true" if isinstance(error, ProviderRefused):
-            return ProviderUnavailable(f"{where}; the vendor says that it may work later", **context)
+            return _passing(f"{where}; the vendor says that it may work later", context, wait_s)
         case "false" if error.retryable:
             return ProviderRefused(f"{where}; the vendor says that trying again is no use", **context)
         case _:
@@ -189,8 +190,15 @@ def _leaf(
     if kinds & _BUSY or status in (429, 529) or (status in (200, 503) and _BUSY_WORDS.search(complaint.message)):
         return ProviderBusy(f"{where}; lower the pool's `in_flight`", retry_after_s=wait_s, **context)
     if not kinds & _INVALID and (kinds & _UNAVAILABLE or status in (200, 408, 409) or status >= 500):
-        return ProviderUnavailable(f"{where}; try again or another provider", **context)
+        return _passing(f"{where}; try again or another provider", context, wait_s)
     return ProviderRefused(f"{where}; change the request", **context)
+
+
+def _passing(message: str, context: Mapping[str, Any], wait_s: float | None) -> ProviderError:
+    """Return what a failure is that may be over soon: the vendor is busy where it says for how long."""
+    if wait_s is None:
+        return ProviderUnavailable(message, **context)
+    return ProviderBusy(message, retry_after_s=wait_s, **context)
 
 
 def _overflow(complaint: Complaint, where: str, context: Mapping[str, Any]) -> ContextOverflow:

@@ -14,7 +14,7 @@ from typing import TypeVar, final
 import anyio
 import httpx
 
-from shoal.errors import ProviderRefused, ProviderUnavailable
+from shoal.errors import ConfigInvalid, ProviderRefused, ProviderUnavailable
 from shoal.providers._refusals import Asked
 from shoal.providers._sse import Event, EventTooLong, SseDecoder
 from shoal.providers._wire import Wire
@@ -33,13 +33,40 @@ class Timeouts:
 
     Args:
         connect_s: For a connection, TLS included.
-        first_byte_s: For the first byte of the answer, from the start of sending.
+        first_byte_s: For the first byte of the answer's body, from the start of sending.
         idle_s: For each further byte; pings count.
     """
 
     connect_s: float = 10.0
     first_byte_s: float = 300.0
     idle_s: float = 120.0
+
+    def __post_init__(self) -> None:
+        if min(self.connect_s, self.first_byte_s, self.idle_s) <= 0:
+            raise ConfigInvalid(f"{self!r} leaves no time to wait; set each to more than 0 seconds")
+
+
+@final
+@dataclass(slots=True)
+class _Waits:
+    """Until when the steps of one exchange may take, by the loop's clock.
+
+    Args:
+        first_by: When the first byte has to be there; `None` once it is.
+        idle_s: Seconds for each step after it.
+        ends_at: When everything has to be there.
+    """
+
+    first_by: float | None
+    idle_s: float
+    ends_at: float
+
+    async def within(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Return what *step* gives in time."""
+        now = anyio.current_time()
+        wait_s = self.idle_s if self.first_by is None else self.first_by - now
+        with anyio.fail_after(min(wait_s, self.ends_at - now)):
+            return await step()
 
 
 @final
@@ -90,7 +117,8 @@ class Transport:
             ProviderUnavailable: No connection, or no answer in time.
         """
         client = self._client = self._client or self._connect()
-        ends_at = anyio.current_time() + timeout_s
+        began_at = anyio.current_time()
+        waits = _Waits(began_at + self.timeouts.first_byte_s, self.timeouts.idle_s, began_at + timeout_s)
         request = client.build_request(
             "POST",
             path if "://" in path else self.base_url + path,
@@ -98,8 +126,8 @@ class Transport:
             headers={"Content-Length": str(body.size), "Content-Type": "application/json"},
         )
         with _translated(asked):
-            response = await _within(lambda: client.send(request, stream=True), self.timeouts.first_byte_s, ends_at)
-        answer = Answer(response, asked, self.timeouts.idle_s, ends_at, self.max_response_bytes)
+            response = await waits.within(lambda: client.send(request, stream=True))
+        answer = Answer(response, asked, waits, self.max_response_bytes)
         try:
             yield answer
         finally:
@@ -129,18 +157,16 @@ class Answer:
     Args:
         response: What arrived.
         asked: Named in errors.
-        idle_s: Seconds to wait for each read.
-        ends_at: The loop's time at which the exchange is over.
+        waits: How long each read may take.
         max_bytes: The most that the body may hold.
     """
 
-    def __init__(self, response: httpx.Response, asked: Asked, idle_s: float, ends_at: float, max_bytes: int) -> None:
+    def __init__(self, response: httpx.Response, asked: Asked, waits: _Waits, max_bytes: int) -> None:
         self.status = response.status_code
         self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
         self._chunks = response.aiter_bytes()
         self._asked = asked
-        self._idle_s = idle_s
-        self._ends_at = ends_at
+        self._waits = waits
         self._left_bytes = max_bytes
         self._max_bytes = max_bytes
 
@@ -210,7 +236,8 @@ class Answer:
             )
         while True:
             with _translated(self._asked):
-                chunk = await _within(lambda: anext(self._chunks, b""), self._idle_s, self._ends_at)
+                chunk = await self._waits.within(lambda: anext(self._chunks, b""))
+            self._waits.first_by = None
             if not chunk:
                 return
             self._left_bytes -= len(chunk)
@@ -235,12 +262,6 @@ class _Pieces:
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for piece in self._body.pieces():
             yield piece
-
-
-async def _within(step: Callable[[], Awaitable[T]], wait_s: float, ends_at: float) -> T:
-    """Return what *step* gives within *wait_s* seconds and before *ends_at*."""
-    with anyio.fail_after(min(wait_s, ends_at - anyio.current_time())):
-        return await step()
 
 
 @contextmanager

@@ -33,6 +33,11 @@ def digest(*pieces: bytes) -> bytes:
     return whole.digest()
 
 
+def _bytes(text: str) -> bytes:
+    """Return the bytes of *text*, of a lone surrogate too: names may come from anywhere."""
+    return text.encode("utf-8", "surrogatepass")
+
+
 # --- requests
 
 
@@ -102,9 +107,9 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         """16 bytes that stand for everything in this message."""
         if not self._digest:
             made = digest(
-                f"{self.role}|{self.call_id}|{self.tool_name}|{self.is_error:d}".encode(),
+                _bytes(f"{self.role}|{self.call_id}|{self.tool_name}|{self.is_error:d}"),
                 *[text.digest for text in self.texts],
-                *[digest(call.call_id.encode(), call.name.encode(), call.arguments.digest) for call in self.calls],
+                *[digest(_bytes(call.call_id), _bytes(call.name), call.arguments.digest) for call in self.calls],
                 b"" if self.state is None else self.state.data,
             )
             msgspec.structs.force_setattr(self, "_digest", made)
@@ -207,7 +212,7 @@ class ToolSet(msgspec.Struct, frozen=True, gc=False, eq=False):
     def digest(self) -> bytes:
         """16 bytes that stand for all names, descriptions and schemas."""
         if not self._digest:
-            made = digest(*[piece for s in self.specs for piece in (s.name.encode(), s.description.encode(), s.schema)])
+            made = digest(*[piece for s in self.specs for piece in (_bytes(s.name), _bytes(s.description), s.schema)])
             msgspec.structs.force_setattr(self, "_digest", made)
         return self._digest
 
@@ -304,7 +309,7 @@ class Request(msgspec.Struct, frozen=True):
     def digest(self) -> bytes:
         """16 bytes that stand for tools, system section, messages and tail: a chain over their digests."""
         return digest(
-            self.model.encode(),
+            _bytes(self.model),
             self.tools.digest,
             *[block.digest for block in self.system],
             b"|",

@@ -60,7 +60,7 @@ def prefixes_of(request: Request) -> tuple[list[Prefix], int]:
     Sizes are those of an encoded Chat Completions body, at four bytes a token. What stands behind a system block that
     is not cacheable is part of no prefix, and neither is the tail.
     """
-    key = digest(request.model.encode())
+    key = digest(request.model.encode("utf-8", "surrogatepass"))
     size = 0
     prefixes: list[Prefix] = []
 

@@ -1,4 +1,4 @@
-"""Lets the tests of this folder import `parts`, what they build requests from."""
+"""Lets the tests of this folder import the helpers that stand beside them."""
 
 from __future__ import annotations
 

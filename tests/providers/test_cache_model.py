@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from parts import block, request, requests, result, segment, tool, tools, user
+from providers_parts import block, request, requests, result, segment, tool, tools, user
 
 from shoal.providers import Message, Request, Text
 from shoal.providers.cache_model import CacheUse, Prefix, PrefixCache, prefixes_of

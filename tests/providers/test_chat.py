@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from parts import (
+from providers_parts import (
     ask,
     assistant,
     block,
@@ -265,8 +265,9 @@ def test_an_option_that_the_request_itself_says_is_refused(name: str):
 
 
 def test_more_than_one_reply_is_refused():
-    with pytest.raises(ProviderRefused, match="one reply"):
-        body(request(user("x"), options={"n": 2}))
+    with pytest.raises(ProviderRefused, match="one reply") as caught:
+        GENERIC.encode(request(user("x"), options={"n": 2}), provider="acme")
+    assert (caught.value.provider, caught.value.model) == ("acme", "m")
 
 
 def schema(**inner: Any) -> dict[str, Any]:

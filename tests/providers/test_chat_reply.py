@@ -140,6 +140,12 @@ def test_a_character_that_was_cut_does_not_end_the_stream(content: bytes):
     assert str(reply.completed(prompt_bytes=0).reply.text) == "a\N{REPLACEMENT CHARACTER}b"
 
 
+def test_a_character_whose_halves_are_both_there_is_whole():
+    reply = fresh()
+    data = b'{"choices":[{"delta":{"content":"\\ud83d\\ude00 \\ud83d"}}]}'
+    assert [delta.text for delta in reply.feed(data)] == ["\N{GRINNING FACE} \N{REPLACEMENT CHARACTER}"]
+
+
 def test_done_is_the_end_mark():
     assert is_done(b" [DONE]\n")
     assert not is_done(b"{}")

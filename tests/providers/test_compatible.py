@@ -7,8 +7,8 @@ from typing import Any
 
 import anyio
 import pytest
-from loopback import END, HEAD, Step, answer, chunk, events, serving, streamed, text
-from parts import request, tool, tools, user
+from providers_loopback import END, HEAD, Step, answer, chunk, events, serving, streamed, text
+from providers_parts import request, tool, tools, user
 
 from shoal.errors import (
     ContextOverflow,

@@ -8,9 +8,10 @@ from typing import Any
 
 import anyio
 import pytest
-from parts import block, request, tool, tools, user
+from providers_parts import block, request, tool, tools, user
 
 from shoal.errors import (
+    ConfigInvalid,
     PartialReply,
     ProviderBusy,
     ProviderError,
@@ -127,6 +128,23 @@ async def test_deltas_of_a_cut_stream_are_void_once_the_retry_is_told():
         on_retry=lambda attempt, error, delay_s: seen.clear(),
     )
     assert seen == ["hm", "whole"]
+
+
+async def test_an_attempt_that_was_cut_is_told_with_what_it_may_have_cost():
+    told: list[ProviderError] = []
+    sent = request(user("x" * 40))
+    await exchange(
+        ScriptedProvider(Say("abcdefgh", cut_after=8), "ok"), sent, on_retry=lambda _, error, __: told.append(error)
+    )
+    [error] = told
+    assert isinstance(error, PartialReply)
+    assert (error.text, error.cost_usd, error.attempt) == ("abcdefgh", Decimal(10 + 2 * 5) / 1_000_000, 1)
+
+
+@pytest.mark.parametrize("settings", [{"attempts": 0}, {"capacity_s": ()}])
+def test_a_policy_that_allows_no_attempt_is_refused(settings: dict[str, Any]):
+    with pytest.raises(ConfigInvalid):
+        RetryPolicy(**settings)
 
 
 async def test_a_reply_that_is_cut_each_time_is_partial():

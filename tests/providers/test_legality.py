@@ -7,7 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from parts import ask, assistant, messages, result, tool, user
+from providers_parts import ask, assistant, messages, result, tool, user
 
 from shoal.providers import Message, Text
 from shoal.providers._legality import (

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from parts import assistant, block, request, requests, result, segment, standing, takes, tool, tools, user
+from providers_parts import assistant, block, request, requests, result, segment, standing, takes, tool, tools, user
 
 from shoal.errors import ContextOverflow, OfflinePolicyMissing
 from shoal.providers import (

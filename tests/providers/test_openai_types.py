@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from parts import ask, assistant, block, request, requests, result, tool, tools, user
+from providers_parts import ask, assistant, block, request, requests, result, tool, tools, user
 from typed_dicts import faults
 
 from shoal.providers import SERVERS, Request, Text, chat_encoder

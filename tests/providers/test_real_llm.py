@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 import httpx
 import pytest
-from parts import block, request, user
+from providers_parts import block, request, user
 
 from shoal.errors import ContextOverflow
 from shoal.providers import (

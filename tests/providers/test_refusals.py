@@ -223,3 +223,10 @@ def test_a_busy_vendor_says_how_long():
 
 def test_no_secret_stands_in_the_repr_of_who_was_asked():
     assert "secret" not in repr(ASKED)
+
+
+@pytest.mark.parametrize(("status", "should_retry"), [(503, ""), (500, ""), (409, ""), (400, "true")])
+def test_a_failure_that_says_how_long_it_lasts_is_a_busy_vendor(status: int, should_retry: str):
+    found = refused(error(), status, retry_after="3", x_should_retry=should_retry)
+    assert isinstance(found, ProviderBusy)
+    assert found.retry_after_s == 3.0

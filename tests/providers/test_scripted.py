@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import anyio
 import pytest
-from parts import ask, assistant, block, request, result, tool, tools, user
+from providers_parts import ask, assistant, block, request, result, tool, tools, user
 
 from shoal.errors import PartialReply, ProviderRefused
 from shoal.providers import (

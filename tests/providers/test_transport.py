@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import anyio
 import httpx
 import pytest
-from loopback import events, text
-from parts import request, user
+from providers_loopback import events, text
+from providers_parts import request, user
 
 from shoal.errors import ConfigInvalid, ProviderRefused, ProviderUnavailable
 from shoal.providers import Completed, ModelProfile, RetryPolicy, Timeouts, Wire, compatible, exchange
@@ -68,6 +68,21 @@ async def test_an_answer_that_does_not_begin_is_unavailable():
     with pytest.raises(ProviderUnavailable, match="in time"):
         await replied(Fake((0.0, WHOLE), delay_s=301.0))
     assert anyio.current_time() == pytest.approx(300.0, abs=1.0)
+
+
+async def test_the_first_byte_of_the_body_may_take_longer_than_a_later_one():
+    assert await replied(Fake((299.0, WHOLE)))
+
+
+async def test_a_body_that_does_not_begin_is_unavailable():
+    with pytest.raises(ProviderUnavailable, match="in time"):
+        await replied(Fake((200.0, WHOLE), delay_s=150.0))
+    assert anyio.current_time() == pytest.approx(300.0, abs=1.0)
+
+
+def test_timeouts_leave_time_to_wait():
+    with pytest.raises(ConfigInvalid, match="more than 0"):
+        Timeouts(idle_s=0)
 
 
 async def test_pings_keep_a_silent_stream_alive():
@@ -134,6 +149,11 @@ async def test_the_reprs_show_state_and_no_secret():
         await answer.read()
         assert repr(answer) == "<Answer 200 to m, 3 bytes read>"
     assert repr(transport).endswith("open>")
+
+
+def test_the_repr_of_a_provider_shows_its_server_and_no_secret():
+    provider = compatible("http://me:secret-password@there/v1", api_key="sk-very-secret-key", capabilities="vllm")
+    assert repr(provider) == "<CompatibleProvider vllm (vllm), <Transport to http://there/v1, closed>>"
 
 
 async def test_closing_closes_the_client_once():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from parts import ask, assistant, block, request, result, segment, tool, tools, user
+from providers_parts import ask, assistant, block, request, result, segment, tool, tools, user
 
 from shoal.providers import EMPTY, Text, ToolSet, Usage, digest, join
 

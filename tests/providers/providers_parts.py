@@ -85,7 +85,7 @@ def standing(
 CALL_IDS = st.sampled_from(["a", "b", "c", "call.with dots", "x" * 70])
 TEXTS = st.sampled_from(["", "hello", 'quote " and \\ and \n', "\N{LINE SEPARATOR}", "é\N{GRINNING FACE}", "\ud800"])
 ARGUMENTS = st.sampled_from(["", "{}", '{"a": 1}', "[1]", "{broken", '{"s": "\\n"}', "NaN"])
-NAMES = st.sampled_from(["look", "server.tool", "very long " + "n" * 80, ""])
+NAMES = st.sampled_from(["look", "server.tool", "very long " + "n" * 80, "", "\ud800"])
 
 
 def calls() -> st.SearchStrategy[ToolCall]:
