@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import final
 
+import msgspec
+
 from shoal.errors import ContextOverflow, ProviderError, ProviderUnavailable
 from shoal.providers import Completed, Purpose, Request, Situation, exchange
 from shoal.runtime._host import Serving
@@ -59,14 +61,7 @@ def completion(
 ) -> InferenceCompleted:
     """Return *completed* as the run's event, with its bill split over the prompt's owners."""
     usage = completed.usage
-    tokens = (
-        usage.uncached,
-        usage.cache_read,
-        usage.cache_write,
-        usage.cache_write_long,
-        usage.output,
-        usage.reasoning,
-    )
+    tokens: tuple[int, ...] = msgspec.structs.astuple(usage)
     reply = completed.reply
     price = serving.profile.price
     return InferenceCompleted(

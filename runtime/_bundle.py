@@ -24,7 +24,7 @@ class Bundle:
     """A blueprint, and the bundles of its workers by the name under which its stages call them."""
 
     blueprint: Blueprint
-    workers: Mapping[str, Bundle] = field(default_factory=dict)
+    workers: Mapping[str, Bundle] = field(default_factory=dict["str", "Bundle"])
 
 
 def bundle_of(blueprint: Blueprint, load: Callable[[str, Path | None], Blueprint]) -> Bundle:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import final
 
 import anyio
+import msgspec
 
 from shoal.actors import ChildSpec, DynamicSupervisor
 from shoal.blueprints import Blueprint, ModelSettings, load, resolve
@@ -33,7 +34,7 @@ from shoal.runtime._run import RunActor
 from shoal.runtime._serving import Servants
 from shoal.runtime._spawn import Birth, give_birth
 from shoal.runtime._state import RunState
-from shoal.runtime.events import ChildEnded, ChildSpawned, Lane, RunPaused
+from shoal.runtime.events import ChildEnded, ChildSpawned, Lane, RunPaused, RunSpawned
 from shoal.runtime.journal import Journal
 from shoal.runtime.tools import Permissions, Tool
 
@@ -254,8 +255,6 @@ class Hall:
         first = next(events, None)
         if first is None:
             raise DefinitionMissing(f"the journal holds no event of run {run_id}")
-        from shoal.runtime.events import RunSpawned  # noqa: PLC0415
-
         assert isinstance(first.payload, RunSpawned)  # the first event of every run
         state = RunState(run_id, self.defined(first.payload.definition))
         state.apply(first)
@@ -367,7 +366,7 @@ class Hall:
         workdir = live.context.workdir
         if wanted.by_model and (path.resolve() == workdir or workdir in path.resolve().parents):
             raise SpawnRefused(
-                f"{wanted.blueprint!r} lies in the run's working directory: a model may not run what it could have written"
+                f"{wanted.blueprint!r} lies in the run's working directory; a model may not run what it could write"
             )
         return self.program(self.bundle(path))
 
@@ -382,14 +381,7 @@ class Hall:
             await standing.wait()
         outcome = standing.outcome
         usage, cost = standing.subtree
-        tokens = (
-            usage.uncached,
-            usage.cache_read,
-            usage.cache_write,
-            usage.cache_write_long,
-            usage.output,
-            usage.reasoning,
-        )
+        tokens = msgspec.structs.astuple(usage)
         output = None if outcome.output is None else Text.of(outcome.output)
         return ChildEnded(child, outcome.status, output, outcome.reason, tokens, cost)
 

@@ -43,7 +43,7 @@ class Outcome:
     status: Status
     output: str | None
     reason: str = ""
-    flags: Mapping[str, int | tuple[str, ...]] = field(default_factory=dict)
+    flags: Mapping[str, int | tuple[str, ...]] = field(default_factory=dict[str, "int | tuple[str, ...]"])
     usage: Usage = NO_USAGE
     cost_usd: Decimal | None = None
     artifacts: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from typing import final
 
 import anyio
 
-from shoal.actors import Backoff, ChildSpec, DynamicSupervisor, Supervisor, Worker
+from shoal.actors import Backoff, Child, ChildSpec, DynamicSupervisor, Supervisor, Worker
 from shoal.runtime.events import Lane
 
 WIDTHS: dict[Lane, int] = {"compaction": 4, "titling": 2, "refresh": 8}
@@ -117,6 +117,12 @@ class Job:
         return None
 
 
+def sheltered(name: str, *children: Child) -> Supervisor:
+    """Return a supervisor that restarts what fails below it, ever more slowly, and never fails upward."""
+    backoff = Backoff(initial=0.1, factor=2.0, cap=_MOST_BACKOFF_S)
+    return Supervisor(name, strategy="rest_for_one", max_restarts=None, backoff=backoff, children=children)
+
+
 @final
 class LaneDesk:
     """One lane: what waits, what runs, and the supervisors that run it.
@@ -144,14 +150,8 @@ class LaneDesk:
 
     @property
     def tree(self) -> Supervisor:
-        """The lane as a supervisor: it restarts what fails below it, ever more slowly, and never fails upward."""
-        return Supervisor(
-            self.lane,
-            strategy="rest_for_one",
-            max_restarts=None,
-            backoff=Backoff(initial=0.1, factor=2.0, cap=_MOST_BACKOFF_S),
-            children=(self._jobs, Worker("desk", self.serve, restart="permanent")),
-        )
+        """The lane as a supervisor."""
+        return sheltered(self.lane, self._jobs, Worker("desk", self.serve))
 
     def submit(self, job: Job) -> None:
         """Take *job*; a lane that is down degrades it at once."""

@@ -101,9 +101,9 @@ class StageRow(Tally):
     visits: int = 0
     tool_calls: int = 0
     seconds: float = 0.0
-    regions: dict[str, RegionRow] = field(default_factory=dict)
-    chars: list[int] = field(default_factory=list)
-    by_purpose: dict[str, Tally] = field(default_factory=dict)
+    regions: dict[str, RegionRow] = field(default_factory=dict[str, RegionRow])
+    chars: list[int] = field(default_factory=list[int])
+    by_purpose: dict[str, Tally] = field(default_factory=dict[str, Tally])
 
     def plain(self) -> dict[str, Any]:
         """Return it as plain values."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from shoal.blueprints import Permission
 from shoal.providers import Text
 from shoal.runtime._host import Host
 from shoal.runtime._live import Live
@@ -41,7 +42,9 @@ def _caller_of_tools(host: Host, program: Program, context: ToolContext) -> Call
     known = {**BUILT_IN, **{tool.name: tool for tool in program.given}}
     tools = {name: tool for name, tool in known.items() if tool.call is not None}
     entry = program.stages[program.blueprint.entry].stage
-    permissions = {name: host.permissions.of(tool, entry, program.blueprint) for name, tool in tools.items()}
+    permissions: dict[str, Permission] = {
+        name: host.permissions.of(tool, entry, program.blueprint) for name, tool in tools.items()
+    }
 
     async def call(name: str, args: Mapping[str, Any]) -> ToolResult:
         verdict = judge(tools, name, json.dumps(dict(args)), permissions)

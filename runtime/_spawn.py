@@ -50,7 +50,7 @@ class Birth:
     run_id: str
     program: Program
     task: str | None
-    seeds: Mapping[str, str] = field(default_factory=dict)
+    seeds: Mapping[str, str] = field(default_factory=dict[str, str])
     workdir: Path = Path()
     stage: str | None = None
     parent: str | None = None

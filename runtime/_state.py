@@ -305,10 +305,10 @@ class RunState:
         if written.kind == "tool_result" and self.turn is not None:
             self.turn.answered.add(next(i for i, call in enumerate(self.turn.calls) if call.call_id == message.call_id))
 
-    def _spawn(self, event: Event, payload: RunSpawned) -> None:
+    def on_spawn(self, event: Event, payload: RunSpawned) -> None:
         self.spawned = payload
 
-    def _enter(self, event: Event, payload: StageEntered) -> None:
+    def on_enter(self, event: Event, payload: StageEntered) -> None:
         layout = self.program.stages[payload.stage].layout
         if self.window is None:
             self.window = Window(layout, payload.window_tokens)
@@ -320,13 +320,13 @@ class RunState:
         self.visit = Visit(payload.stage, payload.visit, event.seq)
         self.turn = self.routing = self.failure = self.leaving = None
 
-    def _change_model(self, event: Event, payload: ModelChanged) -> None:
+    def on_change_model(self, event: Event, payload: ModelChanged) -> None:
         self.serving = (payload.provider, payload.model, payload.window_tokens)
         self.view.enter(self.stage.layout, payload.window_tokens)
         self.view.ratio = self.now_calibration.ratio
         self.failure = None
 
-    def _leave(self, event: Event, payload: StageLeft) -> None:
+    def on_leave(self, event: Event, payload: StageLeft) -> None:
         self.turn = self.routing = self.failure = None
         self.left_error = payload.error
         for flag in payload.flags:
@@ -338,10 +338,10 @@ class RunState:
         if left:
             self.flags["required_regions_abandoned"] = left
 
-    def _choose(self, event: Event, payload: TransitionChosen) -> None:
+    def on_choose(self, event: Event, payload: TransitionChosen) -> None:
         self.leaving = payload
 
-    def _started(self, event: Event, payload: InferenceStarted) -> None:
+    def on_started(self, event: Event, payload: InferenceStarted) -> None:
         if payload.purpose != "stage":
             return
         # What the request shows is in the window; entries to come refer to events to come, and to held mail.
@@ -357,7 +357,7 @@ class RunState:
         """Estimated tokens of what the stage's regions hold."""
         return sum(s.charged for n, s in self.view.states.items() if self.view.layout.sees(n))
 
-    def _completed(self, event: Event, payload: InferenceCompleted) -> None:
+    def on_completed(self, event: Event, payload: InferenceCompleted) -> None:
         self._bill(payload)
         if payload.purpose == "stage":
             assert self.visit is not None  # a stage's reply comes inside a visit
@@ -378,11 +378,11 @@ class RunState:
         self.usage = self.usage + payload.billed
         self.cost = None if self.cost is None or payload.cost is None else self.cost + payload.cost
 
-    def _failed(self, event: Event, payload: InferenceFailed) -> None:
+    def on_failed(self, event: Event, payload: InferenceFailed) -> None:
         if payload.purpose in ("stage", "routing"):
             self.failure = payload
 
-    def _measured(self, event: Event, payload: TokensMeasured) -> None:
+    def on_measured(self, event: Event, payload: TokensMeasured) -> None:
         self._learn(payload.model, payload.estimated, payload.base, payload.tokens)
 
     def _learn(self, model: str, estimated: int, base: int, measured: int) -> None:
@@ -391,11 +391,11 @@ class RunState:
         if model == self.serving[1]:
             self.view.ratio = self.calibration[model].ratio
 
-    def _call_started(self, event: Event, payload: ToolCallStarted) -> None:
+    def on_call_started(self, event: Event, payload: ToolCallStarted) -> None:
         if self.turn is not None and payload.source == self.turn.seq:
             self.turn.started.add(payload.index)
 
-    def _call_completed(self, event: Event, payload: ToolCallCompleted) -> None:
+    def on_call_completed(self, event: Event, payload: ToolCallCompleted) -> None:
         self._recent[event.seq] = payload
         self.restarts = []
         if self.turn is not None and payload.source == self.turn.seq:
@@ -404,17 +404,17 @@ class RunState:
                 self.visit.worked.add(tool_name(self.turn.calls[payload.index].name))
             self.turn.written[payload.index] = event.seq
 
-    def _nudge(self, event: Event, payload: Nudged) -> None:
+    def on_nudge(self, event: Event, payload: Nudged) -> None:
         self._recent[event.seq] = payload
         self.turn = self.routing = self.failure = None
         if self.visit is not None:
             self.visit.asked[payload.reason] = self.visit.asked.get(payload.reason, 0) + 1
 
-    def _receive(self, event: Event, payload: MessageReceived) -> None:
+    def on_receive(self, event: Event, payload: MessageReceived) -> None:
         self._recent[event.seq] = payload
         self.inbox.append((event.seq, payload))
 
-    def _submit(self, event: Event, payload: OutputSubmitted) -> None:
+    def on_submit(self, event: Event, payload: OutputSubmitted) -> None:
         made = self._recent.get(payload.source)
         if isinstance(made, InferenceCompleted):
             text = argument(made.calls[payload.index].arguments, "content")
@@ -424,29 +424,29 @@ class RunState:
         if self.visit is not None:
             self.visit.output_submitted = True
 
-    def _child_spawned(self, event: Event, payload: ChildSpawned) -> None:
+    def on_child_spawned(self, event: Event, payload: ChildSpawned) -> None:
         self.children[payload.child] = Child(payload)
         if self.visit is not None:
             self.visit.children += 1
 
-    def _child_ended(self, event: Event, payload: ChildEnded) -> None:
+    def on_child_ended(self, event: Event, payload: ChildEnded) -> None:
         self._recent[event.seq] = payload
         child = self.children[payload.child]
         self.children[payload.child] = Child(child.spawned, payload, event.seq)
 
-    def _job_started(self, event: Event, payload: LaneStarted) -> None:
+    def on_job_started(self, event: Event, payload: LaneStarted) -> None:
         self.jobs[event.seq] = Job(event.seq, payload)
 
-    def _job_ended(self, event: Event, payload: LaneCompleted | LaneDegraded) -> None:
+    def on_job_ended(self, event: Event, payload: LaneCompleted | LaneDegraded) -> None:
         job = self.jobs.pop(payload.job, None)
         if job is not None and payload.lane == "refresh" and self.visit is not None:
             self.visit.refreshed.add(job.started.region)
 
-    def _gate_blocked(self, event: Event, payload: GateBlocked) -> None:
+    def on_gate_blocked(self, event: Event, payload: GateBlocked) -> None:
         if self.visit is not None:
             self.visit.gates[payload.target] = payload.attempt
 
-    def _gate_forced(self, event: Event, payload: GateForced) -> None:
+    def on_gate_forced(self, event: Event, payload: GateForced) -> None:
         self.raise_flag("gates_forced")
 
     def raise_flag(self, name: str) -> None:
@@ -454,22 +454,22 @@ class RunState:
         known = self.flags.get(name, 0)
         self.flags[name] = known + 1 if isinstance(known, int) else known
 
-    def _titled(self, event: Event, payload: RunTitled) -> None:
+    def on_titled(self, event: Event, payload: RunTitled) -> None:
         self.title = payload.title
 
-    def _pause(self, event: Event, payload: RunPaused) -> None:
+    def on_pause(self, event: Event, payload: RunPaused) -> None:
         self.phase, self.paused = "paused", payload
 
-    def _resume(self, event: Event, payload: RunResumed) -> None:
+    def on_resume(self, event: Event, payload: RunResumed) -> None:
         self.phase, self.paused, self.failure = "running", None, None
 
-    def _restart(self, event: Event, payload: RunRestarted) -> None:
+    def on_restart(self, event: Event, payload: RunRestarted) -> None:
         self.restarts.append((event.seq, payload.error))
 
-    def _end(self, event: Event, payload: RunEnded) -> None:
+    def on_end(self, event: Event, payload: RunEnded) -> None:
         self.phase, self.ended = "ended", payload
 
-    def _in_window(self, event: Event, payload: Any) -> None:
+    def on_in_window(self, event: Event, payload: Any) -> None:
         self.view.apply(payload, event.seq, event.at)
 
     # --- comparing
@@ -505,40 +505,40 @@ class RunState:
 
 
 _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
-    RunSpawned: RunState._spawn,
-    RunTitled: RunState._titled,
-    RunPaused: RunState._pause,
-    RunResumed: RunState._resume,
-    RunRestarted: RunState._restart,
-    RunEnded: RunState._end,
-    ChildSpawned: RunState._child_spawned,
-    ChildEnded: RunState._child_ended,
-    OutputSubmitted: RunState._submit,
-    StageEntered: RunState._enter,
-    StageLeft: RunState._leave,
-    TransitionChosen: RunState._choose,
-    GateBlocked: RunState._gate_blocked,
-    GateForced: RunState._gate_forced,
-    Nudged: RunState._nudge,
-    ModelChanged: RunState._change_model,
-    LayoutChanged: RunState._in_window,
-    SeedResolved: RunState._in_window,
-    SeedRefreshed: RunState._in_window,
-    EntriesEvicted: RunState._in_window,
-    EntriesReleased: RunState._in_window,
-    RegionReset: RunState._in_window,
-    ItemChanged: RunState._in_window,
-    ContextCompacted: RunState._in_window,
-    InferenceStarted: RunState._started,
-    InferenceCompleted: RunState._completed,
-    InferenceFailed: RunState._failed,
-    TokensMeasured: RunState._measured,
-    ToolCallStarted: RunState._call_started,
-    ToolCallCompleted: RunState._call_completed,
-    MessageReceived: RunState._receive,
-    LaneStarted: RunState._job_started,
-    LaneCompleted: RunState._job_ended,
-    LaneDegraded: RunState._job_ended,
+    RunSpawned: RunState.on_spawn,
+    RunTitled: RunState.on_titled,
+    RunPaused: RunState.on_pause,
+    RunResumed: RunState.on_resume,
+    RunRestarted: RunState.on_restart,
+    RunEnded: RunState.on_end,
+    ChildSpawned: RunState.on_child_spawned,
+    ChildEnded: RunState.on_child_ended,
+    OutputSubmitted: RunState.on_submit,
+    StageEntered: RunState.on_enter,
+    StageLeft: RunState.on_leave,
+    TransitionChosen: RunState.on_choose,
+    GateBlocked: RunState.on_gate_blocked,
+    GateForced: RunState.on_gate_forced,
+    Nudged: RunState.on_nudge,
+    ModelChanged: RunState.on_change_model,
+    LayoutChanged: RunState.on_in_window,
+    SeedResolved: RunState.on_in_window,
+    SeedRefreshed: RunState.on_in_window,
+    EntriesEvicted: RunState.on_in_window,
+    EntriesReleased: RunState.on_in_window,
+    RegionReset: RunState.on_in_window,
+    ItemChanged: RunState.on_in_window,
+    ContextCompacted: RunState.on_in_window,
+    InferenceStarted: RunState.on_started,
+    InferenceCompleted: RunState.on_completed,
+    InferenceFailed: RunState.on_failed,
+    TokensMeasured: RunState.on_measured,
+    ToolCallStarted: RunState.on_call_started,
+    ToolCallCompleted: RunState.on_call_completed,
+    MessageReceived: RunState.on_receive,
+    LaneStarted: RunState.on_job_started,
+    LaneCompleted: RunState.on_job_ended,
+    LaneDegraded: RunState.on_job_ended,
 }
 
 

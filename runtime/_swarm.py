@@ -23,11 +23,12 @@ from shoal.providers import Provider, RetryPolicy, Text, TextDelta
 from shoal.runtime._clock import Clock
 from shoal.runtime._hall import Hall
 from shoal.runtime._handle import Outcome, Run
+from shoal.runtime._lanes import sheltered
 from shoal.runtime._ledger import Ledger, ledger_of
 from shoal.runtime._limits import Limits
 from shoal.runtime._spawn import Birth
 from shoal.runtime._state import RunState
-from shoal.runtime.events import Event, MessageReceived, RunPaused, RunResumed
+from shoal.runtime.events import MessageReceived, RunPaused, RunResumed
 from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow
 from shoal.runtime.tools import FunctionTool, Permissions, Tool, as_tool
 
@@ -43,13 +44,14 @@ class Swarm:
     Args:
         providers: Who serves models, 1 or more; the first serves stages that name nobody.
         journal: Where events are kept; `None` keeps them in memory.
-        observers: Each gets every event once it is durable. One with a method `serve` has it run beside the lanes.
+        observers: Each gets every event once it is durable.
         limits: What runs may do at most.
         permissions: What the user allows.
         retry: How often a request is repeated.
         pools: Most requests in flight by provider's name, and `tools`.
         clock: Time and randomness.
-        services: Further workers that live as long as the swarm, by name.
+        services: Workers that live as long as the swarm, by name.
+        beside: Workers that run beside the lanes and, like them, may fail without hurting a run, by name.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Swarm:
         pools: Mapping[str, int] | None = None,
         clock: Clock | None = None,
         services: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
+        beside: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
     ) -> None:
         self._providers = tuple(providers)
         self._observers = tuple(observers)
@@ -73,6 +76,7 @@ class Swarm:
         self._pools = dict(pools or {})
         self._clock = clock or Clock()
         self._services = dict(services or {})
+        self._beside = dict(beside or {})
         self.journal: Journal = journal or MemoryJournal()
         self._stack = AsyncExitStack()
         self._hall: Hall | None = None
@@ -88,8 +92,8 @@ class Swarm:
             self._providers, self.journal, self._clock, self._limits, self._permissions, self._retry, self._pools
         )
         self.journal.observers.extend(self._observers)
-        beside = [Worker(f"observer-{i}", o.serve) for i, o in enumerate(self._observers) if hasattr(o, "serve")]
         lanes = [lane.tree for lane in hall.lanes.values()]
+        beside = [sheltered(name, Worker(name, serve)) for name, serve in self._beside.items()]
         root = Supervisor(
             "swarm",
             strategy="rest_for_one",
@@ -194,7 +198,7 @@ class Swarm:
             deeper=self._limits.max_child_depth if depth is None else depth,
             unattended=unattended,
             model=model,
-            output_dir=None if output_dir is None else Path(output_dir).absolute(),
+            output_dir=None if output_dir is None else _absolute(output_dir),
             trace=trace,
         )
         await hall.begin(birth)
@@ -360,4 +364,5 @@ class Swarm:
         return self.journal.tail(run_id, after=after)
 
 
-Observe = Callable[[Event], None]
+def _absolute(path: str | Path) -> Path:
+    return Path(path).absolute()

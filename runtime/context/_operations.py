@@ -11,9 +11,9 @@ from typing import Any, final
 import msgspec
 
 from shoal.blueprints import ALWAYS_REGIONS
-from shoal.providers import Message, Text
+from shoal.providers import Block, Message, Text
 from shoal.runtime.context._changes import Change, EntriesReleased, ItemChanged
-from shoal.runtime.context._entry import Draft, Entry, estimate_text
+from shoal.runtime.context._entry import Draft, Entry, Group, estimate_text
 from shoal.runtime.context._store import Item, RegionState
 from shoal.runtime.context._window import Order, Window, item_tokens
 from shoal.runtime.context.regions import KINDS
@@ -208,7 +208,7 @@ def _read(desk: _Desk, args: Mapping[str, Any]) -> Answer:
     if state.region.kind == "sliding_window":
         return Answer("\n\n".join(f"{e.message.role}: {e.text}" for e in state.all_entries()) or "(empty)")
     blocks = KINDS[state.region.kind].render(state, desk.window.layout.theme)
-    return Answer("\n\n".join(block.text for block in blocks if not hasattr(block, "messages")) or "(empty)")
+    return Answer("\n\n".join(block.text for block in blocks if isinstance(block, Block)) or "(empty)")
 
 
 def _list(desk: _Desk, args: Mapping[str, Any]) -> Answer:
@@ -264,6 +264,7 @@ def _chosen(state: RegionState, named: str, value: Any) -> tuple[tuple[int, ...]
     """Return ids and tokens of the whole groups that hold the entries that were named."""
     groups = list(state.groups())
     name = state.region.name
+    hit: list[Group]
     if named == "oldest":
         if value < 1:
             raise _Refused(f"`oldest` is {value}; give 1 or more")

@@ -474,9 +474,8 @@ class Window:
 
     def dump(self) -> dict[str, object]:
         """Return everything that makes this window, as plain values; equal windows give equal dumps."""
-        return {name: dump_region(state) for name, state in sorted(self.states.items())} | {
-            "@": (self.layout.stage, self.window_tokens, self.ratio)
-        }
+        dumped: dict[str, object] = {name: dump_region(state) for name, state in sorted(self.states.items())}
+        return {**dumped, "@": (self.layout.stage, self.window_tokens, self.ratio)}
 
 
 def dump_region(state: RegionState) -> dict[str, object]:

@@ -123,7 +123,7 @@ def cost_of(rates: Sequence[Decimal] | None, tokens: Sequence[int]) -> Decimal |
 
 
 def rates_of(price: Price) -> tuple[Decimal, ...]:
-    """Return what one token of each bucket costs in USD: uncached, cache_read, cache_write, cache_write_long, output."""
+    """Return what one token of each bucket of `Usage`, up to the output, costs in USD."""
     rates = _rates.get(price)
     if rates is None:
         rates = _rates[price] = tuple(price.per_token(bucket) for bucket in _BUCKETS)

@@ -22,8 +22,8 @@ class Permissions:
         user: Permissions of the user's configuration, by tool.
     """
 
-    launch: Mapping[str, Permission] = field(default_factory=dict)
-    user: Mapping[str, Permission] = field(default_factory=dict)
+    launch: Mapping[str, Permission] = field(default_factory=dict[str, Permission])
+    user: Mapping[str, Permission] = field(default_factory=dict[str, Permission])
 
     def of(self, tool: Tool, stage: Stage, blueprint: Blueprint) -> Permission:
         """Return the permission of *tool* in *stage*. A blueprint may only tighten; `deny` is final."""
