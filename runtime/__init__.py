@@ -13,6 +13,7 @@ from shoal.runtime._pools import Pool, Pools, PoolStatistics
 from shoal.runtime._program import Program
 from shoal.runtime._state import RunState, fold
 from shoal.runtime._swarm import Swarm
+from shoal.runtime._trees import Started, agent
 from shoal.runtime.events import Event
 from shoal.runtime.journal import (
     Journal,
@@ -52,11 +53,13 @@ __all__ = [
     "SqliteJournal",
     "SqliteReader",
     "StageRow",
+    "Started",
     "Swarm",
     "Tally",
     "Tool",
     "ToolResult",
     "TransitionRow",
+    "agent",
     "checked",
     "fold",
     "ledger_of",

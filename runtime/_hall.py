@@ -232,20 +232,24 @@ class Hall:
         await self._house(run_id, None, resumed_by)
 
     async def _house(self, run_id: str, fresh: RunState | None, resumed_by: str | None) -> None:
-        first = [fresh, resumed_by]
+        first: list[tuple[RunState | None, str | None]] = [(fresh, resumed_by)]
 
         def make() -> RunActor:
-            state, by = first
-            first[:] = [None, None]
-            crash = self._crashes.pop(run_id, None)
-            assert state is None or isinstance(state, RunState)
-            assert by is None or isinstance(by, str)
-            return RunActor(self, self, run_id, fresh=state, crash=crash, resumed_by=by)
+            state, by = first.pop() if first else (None, None)
+
+            async def begin() -> tuple[str, RunState | None]:
+                return run_id, state
+
+            return RunActor(self, self, begin, crash=self.crash_of, resumed_by=by)
 
         spec = ChildSpec(
             run_id, make, restart="transient", shutdown_s=self.limits.shutdown_s, max_mail=self.limits.mailbox
         )
         await self.runs.start_child(spec)
+
+    def crash_of(self, run_id: str) -> str | None:
+        """Return what the last life of a run crashed with, once; `None` where it did not."""
+        return self._crashes.pop(run_id, None)
 
     # --- where runs stand (Home)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
@@ -77,8 +77,7 @@ class RunActor(Actor):
     Args:
         host: The services it shares with other runs.
         home: Where it is registered.
-        run_id: The run.
-        fresh: The state of a run that was just spawned; `None` loads it from the journal.
+        begin: Returns the run's id and its state: a fresh one for a run that was just spawned, `None` to load it.
         crash: What its last life crashed with; `None` where it did not.
         resumed_by: Who resumed it, where a process takes it up again; `None` otherwise.
     """
@@ -87,35 +86,33 @@ class RunActor(Actor):
         self,
         host: Host,
         home: Home,
-        run_id: str,
+        begin: Callable[[], Awaitable[tuple[str, RunState | None]]],
         *,
-        fresh: RunState | None,
-        crash: str | None,
-        resumed_by: str | None,
+        crash: Callable[[str], str | None],
+        resumed_by: str | None = None,
     ) -> None:
         self._host = host
         self._home = home
-        self._run_id = run_id
-        self._fresh = fresh
+        self._begin = begin
         self._crash = crash
         self._resumed_by = resumed_by
         self._going = False
 
     async def on_start(self) -> None:
         """Take up the run where its events leave it."""
-        state = self._fresh or self._home.load(self._run_id)
-        self.live = Live(state, self._host)
+        run_id, fresh = await self._begin()
+        self.live = Live(fresh or self._home.load(run_id), self._host)
         self._home.arrived(self.live, self._wake)
-        if self._fresh is None:
-            self._take_up(state)
+        if fresh is None:
+            self._take_up(self.live.state, self._crash(run_id))
         else:
             order_title(self.live)
         self._wake()
 
-    def _take_up(self, state: RunState) -> None:
+    def _take_up(self, state: RunState, crash: str | None) -> None:
         live = self.live
-        if self._crash is not None:
-            live.emit(RunRestarted(self._crash, len(state.restarts) + 1))
+        if crash is not None:
+            live.emit(RunRestarted(crash, len(state.restarts) + 1))
             if len(state.restarts) >= MOST_CRASHES and state.phase != "ended":
                 crashes = [error.strip() for _, error in state.restarts]
                 last = crashes[-1].rpartition("\n")[2]
@@ -156,7 +153,7 @@ class RunActor(Actor):
     async def on_stop(self, reason: Reason) -> None:
         """Leave nothing behind: what lanes still do for this life finds nobody to answer."""
         self.live.gone = True
-        self._host.drop_jobs(self._run_id)
+        self._host.drop_jobs(self.live.run_id)
         self._home.left(self.live, None if reason.clean else reason.traceback())
 
 

@@ -13,12 +13,14 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, final
+from typing import Any, Self
 
-from shoal.actors import Supervisor, Worker, running
+import anyio
+
+from shoal.actors import ChildSpec, DynamicSupervisor, Supervisor, Worker, running
 from shoal.blueprints import Blueprint
+from shoal.errors import RestartsExhausted, RunIsPaused, RunNotFound, RunOwned
 from shoal.errors import RunEnded as RunIsOver
-from shoal.errors import RunIsPaused, RunNotFound, RunOwned
 from shoal.providers import Provider, RetryPolicy, Text, TextDelta
 from shoal.runtime._clock import Clock
 from shoal.runtime._hall import Hall
@@ -28,6 +30,7 @@ from shoal.runtime._ledger import Ledger, ledger_of
 from shoal.runtime._limits import Limits
 from shoal.runtime._spawn import Birth
 from shoal.runtime._state import RunState
+from shoal.runtime._trees import HALL, Started
 from shoal.runtime.events import MessageReceived, RunPaused, RunResumed
 from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow
 from shoal.runtime.tools import FunctionTool, Permissions, Tool, as_tool
@@ -35,7 +38,6 @@ from shoal.runtime.tools import FunctionTool, Permissions, Tool, as_tool
 GivenTool = Tool | FunctionTool[..., Any] | Callable[..., Awaitable[Any]]
 
 
-@final
 class Swarm:
     """Runs agents: `async with Swarm([provider]) as swarm: run = await swarm.spawn("digest", task="…")`.
 
@@ -81,6 +83,9 @@ class Swarm:
         self._stack = AsyncExitStack()
         self._hall: Hall | None = None
         self._root: Supervisor | None = None
+        self._trees: list[Started] = []
+        self._gave_up: RestartsExhausted | None = None
+        self._body: anyio.CancelScope | None = None
 
     def __repr__(self) -> str:
         return f"<Swarm {'closed' if self._hall is None else repr(self._hall)}>"
@@ -106,8 +111,14 @@ class Swarm:
         )
         self._stack.push_async_callback(self._close_providers)
         self._stack.callback(self._detach)
-        await self._stack.enter_async_context(running(root))
-        self._hall, self._root = hall, root
+        # Children of trees that users start find their swarm by it: the tasks of the root run in this context.
+        token = HALL.set(hall)
+        try:
+            await self._stack.enter_async_context(running(root))
+        finally:
+            HALL.reset(token)
+        self._hall, self._root, self._trees, self._gave_up = hall, root, [], None
+        self._body = self._stack.enter_context(anyio.CancelScope())
         return self
 
     async def __aexit__(
@@ -116,9 +127,12 @@ class Swarm:
         if self._hall is not None:
             self._hall.closing = True
         try:
-            return await self._stack.__aexit__(kind, error, trace)
+            swallowed = await self._stack.__aexit__(kind, error, trace)
         finally:
             self._hall = None
+        if self._gave_up is not None:
+            raise self._gave_up
+        return swallowed
 
     def _detach(self) -> None:
         for observer in self._observers:
@@ -148,9 +162,34 @@ class Swarm:
 
     @property
     def healthy(self) -> bool:
-        """The journal can write, a provider can be asked, and the root has not given up."""
+        """The journal can write, a provider can be asked, and neither the root nor a started tree has given up."""
         hall = self._hall
-        return hall is not None and self.journal.healthy and hall.servants.healthy and self.tree.status == "running"
+        if hall is None or self.tree.status != "running":
+            return False
+        trees = all(started.healthy for started in self._trees)
+        return trees and self.journal.healthy and hall.servants.healthy
+
+    async def start(self, tree: Supervisor | DynamicSupervisor, *, critical: bool = True) -> Started:
+        """Start a tree of agents and workers beside the runs; returns when all of it is up.
+
+        Args:
+            tree: The tree; see `shoal.agent` for children that are runs.
+            critical: Where it gives up, leaving the swarm's block raises `RestartsExhausted`, and its body is cancelled.
+
+        Raises:
+            StartFailed: A child did not come up; those before it were stopped.
+        """
+        started = Started(tree, critical=critical, gave_up=self._tree_gave_up)
+        runs = self.hall.runs
+        await runs.start_child(ChildSpec(tree.name, tree, restart="temporary"))
+        self._trees.append(started)
+        await runs.start_child(ChildSpec(f"watch {tree.name}", started.watch, restart="temporary"))
+        return started
+
+    def _tree_gave_up(self, error: RestartsExhausted) -> None:
+        self._gave_up = error
+        if self._body is not None:
+            self._body.cancel()
 
     # --- runs
 
