@@ -176,6 +176,14 @@ def test_what_an_earlier_visit_got_is_not_this_visits_result():
     assert visit.next().text == "NEW"
 
 
+def test_an_id_that_two_answers_use_leads_to_each_ones_own_result():
+    policy = (PolicyStep(say="{result(1)}"),)
+    said = [assistant("", ToolCall("c", "look", Text.of("{}"))), result("c", "OLD")]
+    said += [assistant("", ToolCall("c", "look", Text.of("{}"))), result("c", "NEW")]
+    where = standing(policy=(PolicyStep(call="look"), PolicyStep(call="look"), *policy), iteration=2)
+    assert decide(request(user("go"), *said, tools=TOOLS), where).text == "OLD"
+
+
 def test_a_result_that_has_left_the_window_is_an_error():
     visit = Visit(PolicyStep(call="look", args={"path": "b"}), PolicyStep(say="{result(1)}"))
     visit.next()
@@ -482,6 +490,21 @@ async def test_a_request_sent_twice_is_read_from_the_cache():
     assert first.cache_write > 1024
     assert second == Usage(first.uncached, first.cache_write, output=first.output)
     assert (await provider.count_tokens(asked)).tokens == first.input
+
+
+async def test_siblings_that_are_asked_at_once_read_nothing_of_each_other():
+    provider = offline(latency_s=5.0)
+    asked = request(user("The pier is closed. " * 400))
+    reads: list[int] = []
+
+    async def ask(after_s: float) -> None:
+        await anyio.sleep(after_s)
+        reads.append((await exchange(provider, asked)).usage.cache_read)
+
+    async with anyio.create_task_group() as tasks:
+        for after_s in (0.0, 1.0, 20.0):
+            tasks.start_soon(ask, after_s)
+    assert [read > 0 for read in reads] == [False, False, True]
 
 
 async def test_an_answer_takes_the_latency_that_is_asked_for():

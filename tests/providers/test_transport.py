@@ -101,6 +101,13 @@ async def test_pings_do_not_keep_a_request_alive_past_its_own_time():
     assert anyio.current_time() == pytest.approx(95.0, abs=1.0)
 
 
+async def test_a_stream_that_nobody_else_limits_ends_at_the_requests_own_time_too():
+    provider = compatible("http://there/v1", http=Fake(*[(10.0, PING)] * 100))
+    with pytest.raises(ProviderUnavailable, match="in time"):
+        _ = [event async for event in provider.stream(request(user("x"), timeout_s=95.0))]
+    assert anyio.current_time() == pytest.approx(95.0, abs=1.0)
+
+
 async def test_a_late_end_behind_the_end_mark_is_not_awaited():
     assert await replied(Fake((0.0, WHOLE), (60.0, b"")))
     assert anyio.current_time() == pytest.approx(0.25, abs=0.2)

@@ -35,3 +35,7 @@ def test_a_leaf_is_the_object_that_was_put_in():
 
 def test_the_size_adds_up_over_the_parts():
     assert Wire.of(b"ab", Wire.of(b"c", Wire.of()), b"d").size == 4
+
+
+def test_a_piece_is_written_once_it_is_large_enough():
+    assert list(Wire.of(b"ab", b"cd", b"e").pieces(4)) == [b"abcd", b"e"]
