@@ -93,7 +93,6 @@ async def _start(engine: Engine, record: Record) -> Any:
     reason = await engine.start(record)
     if reason is not None:
         record.idle = "stopped"
-        engine.tell("start_failed", record.spec.id, reason.without_error(), error=True)
         raise engine.start_error(record, reason) from reason.error
     if record.terminated:
         why = f"{record.path!r} was terminated while it started; start it again where it is still wanted"

@@ -8,6 +8,7 @@ calls that came meanwhile after each of its steps.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, final
 
@@ -253,7 +254,8 @@ class Engine:
             self.tell("mail_lost", record.spec.id, reason, error=True, lost=lost)
 
     def start_error(self, record: Record, reason: Reason) -> StartFailed:
-        """Return the error for a child that did not come up."""
+        """Tell that a child did not come up, and return the error for it."""
+        self.tell("start_failed", record.spec.id, reason, error=True, raised=True)
         return StartFailed(
             f"{record.path!r} did not start ({reason}); mend what its `start` raised, the traceback is below",
             supervisor=self.plan.name,
@@ -419,10 +421,23 @@ class Engine:
         delay_s: float = 0.0,
         error: bool = False,
         lost: int = 0,
+        raised: bool = False,
     ) -> None:
-        """Write down what happened to a child, and hand it to the observer."""
+        """Write down what happened to a child, and hand it to the observer.
+
+        Args:
+            kind: What happened.
+            child_id: To whom.
+            reason: Why it ended or did not start.
+            attempt: Which restart in a row this is.
+            delay_s: Seconds until it.
+            error: Whether it is to be reported as an error.
+            lost: Messages that nobody will read.
+            raised: Whether somebody is raised the error, with frames that the history must not keep.
+        """
         event = SupervisionEvent(
             self.kernel.now(), kind, self.path, child_id, reason, attempt, delay_s, error=error, lost=lost
         )
-        self._book.history.append(event)
+        kept = event if reason is None or not raised else replace(event, reason=reason.without_error())
+        self._book.history.append(kept)
         self.kernel.observe(event)
