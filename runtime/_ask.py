@@ -33,6 +33,8 @@ async def exchanged(live: Live, serving: Serving, request: Request, purpose: Pur
         )
 
     def on_retry(attempt: int, error: ProviderError, delay_s: float) -> None:
+        if live.over:
+            return  # a lane still asks for a run that has ended
         live.emit(InferenceRetried(purpose, started, attempt, type(error).__name__, str(error), delay_s))
 
     try:

@@ -155,7 +155,8 @@ async def _run_one(live: Live, turn: Turn, index: int, tool: Tool, args: Mapping
             result = await tool.call(live.context, args)
         except Exception as exc:  # noqa: BLE001 - whatever a tool raises is for the model to read
             result = ToolResult.error(failure_text(exc))
-    _complete(live, turn, index, result)
+    if not live.over:  # a tool that could not be stopped may come back after the run has ended
+        _complete(live, turn, index, result)
 
 
 def failure_text(exc: Exception) -> str:

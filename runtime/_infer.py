@@ -255,7 +255,7 @@ async def _asked(live: Live, sending: Sending, purpose: Purpose) -> tuple[Comple
     try:
         return await exchanged(live, serving, sending.request, purpose, started), started
     except ProviderError as error:
-        if live.gone:
+        if live.over:
             raise
         _failed(live, serving, purpose, started, error)
         return None, started

@@ -59,6 +59,11 @@ class Live:
     def __repr__(self) -> str:
         return f"<Live {self.state!r}>"
 
+    @property
+    def over(self) -> bool:
+        """This life, or the run itself, is over: nothing more may be written to it."""
+        return self.gone or self.state.ended is not None
+
     # --- writing
 
     def emit(self, payload: Payload, message: Message | None = None) -> int:
@@ -66,6 +71,7 @@ class Live:
 
         Events that are emitted without an `await` between them become durable together.
         """
+        assert not self.over  # whoever comes back late has to look first
         event = Event(self.run_id, self.state.seq + 1, self.host.clock.unix(), payload)
         self._journal.append(event)
         self.state.apply(event, message)

@@ -259,6 +259,8 @@ async def _asked(live: Live, job_id: int, purpose: Purpose, settings: LaneSettin
     Raises:
         JobFailed: The request does not fit, or the provider gave no reply.
     """
+    if not _wanted(live, job_id):
+        raise JobFailed("dropped", "nobody waits for it any more", final=True)
     serving = _lane_serving(live, settings)
     request = _request(live, serving, purpose, settings, owner, material)
     parts = (
@@ -278,10 +280,10 @@ async def _asked(live: Live, job_id: int, purpose: Purpose, settings: LaneSettin
     try:
         completed = await exchanged(live, serving, request, purpose, started)
     except ProviderError as error:
-        if not live.gone:
+        if _wanted(live, job_id):
             live.emit(InferenceFailed(purpose, started, type(error).__name__, str(error), error.retryable))
         raise JobFailed("provider", str(error)) from error
-    if not live.gone:
+    if _wanted(live, job_id):
         live.emit(completion(completed, purpose, started, serving, parts, 0))
     return str(completed.reply.text)
 
