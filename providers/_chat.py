@@ -117,7 +117,7 @@ class ChatEncoder:
         Args:
             request: The request.
             provider: Named in errors.
-            temperature: The model takes a temperature.
+            temperature: The model takes a temperature, and other parameters of sampling.
             stream: Ask for a stream.
 
         Raises:
@@ -138,8 +138,15 @@ class ChatEncoder:
         else:
             opened = Wire.of(head, b',"messages":[')
         settings = self._settings(request, temperature=temperature, stream=stream)
-        strict = self.capabilities.strict_options
-        settings.update(checked_options(request, tools=bool(tools.names), strict=strict, provider=provider))
+        settings.update(
+            checked_options(
+                request,
+                tools=bool(tools.names),
+                sampling=temperature,
+                strict=self.capabilities.strict_options,
+                provider=provider,
+            )
+        )
         return Wire.of(opened, self.messages(request), b"],", _json(settings)[1:])
 
     def messages(self, request: Request) -> Wire:
@@ -260,7 +267,8 @@ class ChatEncoder:
         if message.role == "tool":
             return self._result(message, message.call_id)
         text = _joined(message)
-        head = b'{"role":"%b",%b"content":' % (message.role.encode(), self._reasoning(message))
+        role = self.capabilities.system_role if message.role == "system" else message.role
+        head = b'{"role":"%b",%b"content":' % (role.encode(), self._reasoning(message))
         if not message.calls:
             return Wire.of(head + b'"', text, _END)
         content = Wire.of(b'"', text, b'"') if text.size else Wire.of(b"null")

@@ -13,6 +13,7 @@ from shoal.providers._values import Request
 _MADE_FROM_REQUEST = frozenset(
     {"max_completion_tokens", "max_tokens", "messages", "model", "stream", "stream_options", "tools"}
 )
+_SAMPLING = frozenset({"frequency_penalty", "presence_penalty", "temperature", "top_k", "top_p"})
 _ONLY_WITH_TOOLS = frozenset({"parallel_tool_calls", "tool_choice"})
 _RANGES: Mapping[str, tuple[float, float]] = {
     "frequency_penalty": (-2, 2),
@@ -24,19 +25,21 @@ _MAX_STOPS = 4
 _SCHEMA_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-def checked_options(request: Request, *, tools: bool, strict: bool, provider: str) -> dict[str, Any]:
+def checked_options(request: Request, *, tools: bool, sampling: bool, strict: bool, provider: str) -> dict[str, Any]:
     """Return the options of *request* that go into the body.
 
     Args:
         request: The request.
         tools: The body has tools; without them no option about tools is sent.
+        sampling: The model takes sampling parameters; without that none is sent.
         strict: The server enforces the documented ranges, so a value outside them is refused here already.
         provider: Named in errors.
 
     Raises:
         ProviderRefused: An option would replace what the request itself says, or could only be refused.
     """
-    options = {name: value for name, value in request.options.items() if tools or name not in _ONLY_WITH_TOOLS}
+    left_out = (frozenset() if tools else _ONLY_WITH_TOOLS) | (frozenset() if sampling else _SAMPLING)
+    options = {name: value for name, value in request.options.items() if name not in left_out}
     for name in sorted(_MADE_FROM_REQUEST.intersection(options)):
         why = f"the option `{name}` is made from the request itself; remove it from `options`"
         raise ProviderRefused(why, provider=provider, model=request.model)

@@ -131,8 +131,10 @@ class Transport:
         try:
             yield answer
         finally:
-            await answer.aclose()
-            await response.aclose()
+            try:
+                await answer.aclose()
+            finally:
+                await response.aclose()
 
     def _connect(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(

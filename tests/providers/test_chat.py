@@ -24,7 +24,18 @@ from providers_parts import (
 )
 
 from shoal.errors import ProviderRefused
-from shoal.providers import SERVERS, Message, ProviderState, Request, Segment, Text, ToolCall, Wire, chat_encoder
+from shoal.providers import (
+    SERVERS,
+    Capabilities,
+    Message,
+    ProviderState,
+    Request,
+    Segment,
+    Text,
+    ToolCall,
+    Wire,
+    chat_encoder,
+)
 
 GENERIC = chat_encoder(SERVERS["generic"])
 
@@ -181,6 +192,12 @@ def test_system_blocks_travel_alone_where_the_server_takes_several():
     assert [m["content"] for m in listed] == ["A", "B", "x"]
 
 
+def test_the_system_speaks_in_the_role_that_the_server_gives_it():
+    encoder = chat_encoder(Capabilities("other", system_role="developer"))
+    wire = encoder.encode(request(user("x"), Message("system", (Text.of("now"),)), system=(block("A"),)))
+    assert [m["role"] for m in json.loads(bytes(wire))["messages"]] == ["developer", "user", "developer"]
+
+
 def test_no_system_message_is_sent_for_empty_blocks():
     assert [m["role"] for m in sent(request(user("x"), system=(block(""),)))] == ["user"]
 
@@ -238,8 +255,10 @@ def test_settings_stand_behind_the_messages_in_order():
 
 
 def test_a_model_that_takes_no_temperature_gets_none():
-    wire = GENERIC.encode(request(user("x"), temperature=0.5), temperature=False)
-    assert "temperature" not in json.loads(bytes(wire))
+    sampled = request(user("x"), temperature=0.5, options={"top_p": 0.9, "temperature": 1, "seed": 2})
+    made = json.loads(bytes(GENERIC.encode(sampled, temperature=False)))
+    assert not {"temperature", "top_p"} & made.keys()
+    assert made["seed"] == 2
 
 
 def test_a_request_that_does_not_stream_says_nothing_of_streams():
