@@ -15,6 +15,12 @@ _MADE_FROM_REQUEST = frozenset(
 )
 _SAMPLING = frozenset({"frequency_penalty", "presence_penalty", "temperature", "top_k", "top_p"})
 _ONLY_WITH_TOOLS = frozenset({"parallel_tool_calls", "tool_choice"})
+_LEFT_OUT: Mapping[tuple[bool, bool], frozenset[str]] = {
+    (True, True): frozenset(),
+    (True, False): _SAMPLING,
+    (False, True): _ONLY_WITH_TOOLS,
+    (False, False): _SAMPLING | _ONLY_WITH_TOOLS,
+}
 _RANGES: Mapping[str, tuple[float, float]] = {
     "frequency_penalty": (-2, 2),
     "presence_penalty": (-2, 2),
@@ -38,7 +44,7 @@ def checked_options(request: Request, *, tools: bool, sampling: bool, strict: bo
     Raises:
         ProviderRefused: An option would replace what the request itself says, or could only be refused.
     """
-    left_out = (frozenset() if tools else _ONLY_WITH_TOOLS) | (frozenset() if sampling else _SAMPLING)
+    left_out = _LEFT_OUT[tools, sampling]
     options = {name: value for name, value in request.options.items() if name not in left_out}
     for name in sorted(_MADE_FROM_REQUEST.intersection(options)):
         why = f"the option `{name}` is made from the request itself; remove it from `options`"
