@@ -62,7 +62,7 @@ def _problems(options: Mapping[str, Any], *, strict: bool) -> list[str]:
     problems = [
         f"`{name}` is {options[name]!r}, but goes from {low} to {high}; change it"
         for name, (low, high) in _RANGES.items()
-        if options.get(name) is not None and not low <= options[name] <= high
+        if options.get(name) is not None and not _within(options[name], low, high)
     ]
     stops = len(as_list(options.get("stop")))
     if stops > _MAX_STOPS:
@@ -78,6 +78,10 @@ def _problems(options: Mapping[str, Any], *, strict: bool) -> list[str]:
                 "and forbid others; list each in `required` and set `additionalProperties` to false"
             )
     return problems
+
+
+def _within(value: object, low: float, high: float) -> bool:
+    return isinstance(value, int | float) and low <= value <= high
 
 
 def _loose(schema: Any, path: str) -> str:

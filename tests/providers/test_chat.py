@@ -301,6 +301,7 @@ STRICT = {**LOOSE, "required": ["a"], "additionalProperties": False}
     "options",
     [
         {"temperature": 2.5},
+        {"temperature": "hot"},
         {"top_logprobs": 21},
         {"presence_penalty": -3},
         {"stop": ["a"] * 5},
