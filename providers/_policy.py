@@ -24,7 +24,7 @@ DEFAULT_SENTENCES = 6
 
 _NAMED = re.compile(r"(region|result|extract)\(([^()]*)\)")
 
-_GOES_ON = re.compile(r"\n?\[continue with (\w+)=([^\]\n]*)\]\s*\Z")
+_CONTINUED = re.compile(r"\n?\[continue with (\w+)=([^\]\n]*)\]\s*\Z")
 
 
 @final
@@ -50,7 +50,7 @@ class Answered(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """What its calls gave, in their order."""
-        return "\n".join([_GOES_ON.sub("", result.text) for result in self.results])
+        return "\n".join([_CONTINUED.sub("", result.text) for result in self.results])
 
 
 _Ran: TypeAlias = Mapping[int, Sequence[Answered | None]]
@@ -103,8 +103,10 @@ class _Visit:
 
         Iterations and steps go side by side. Routing steps answer no iteration, and a `for_each` step that had no
         items answered none either: that is seen from an answer that it cannot have given. A step whose results go on
-        answers one iteration a page.
+        answers one iteration a page. Of answers that have left the window, which are the oldest, a step of several
+        pages is taken to have given as many as it may, as long as the first answer that is left is of its tool.
         """
+        left = next((answer for answer in self._answers if answer is not None), None)
         at = 0
         ran: dict[int, list[Answered | None]] = {}
         for answer in self._answers:
@@ -112,7 +114,7 @@ class _Visit:
                 at += 1
             pages = ran.setdefault(at, [])
             pages.append(answer)
-            if at >= len(policy) or len(pages) >= policy[at].pages or not _next_pages(answer):
+            if at >= len(policy) or len(pages) >= policy[at].pages or not _goes_on(policy[at], answer, left):
                 at += 1
         return at, ran
 
@@ -286,7 +288,17 @@ def _passed_over(step: PolicyStep, answer: Answered | None) -> bool:
         return True
     if step.for_each is None or answer is None:
         return False
-    return {call.name for call in answer.message.calls} != {step.call}
+    return not _calls_only(answer, step.call)
+
+
+def _goes_on(step: PolicyStep, answer: Answered | None, left: Answered | None) -> bool:
+    if answer is not None:
+        return bool(_next_pages(answer))
+    return left is not None and _calls_only(left, step.call)
+
+
+def _calls_only(answer: Answered, tool: str | None) -> bool:
+    return {call.name for call in answer.message.calls} == {tool}
 
 
 def _next_pages(answer: Answered | None) -> list[tuple[str, dict[str, Any]]]:
@@ -296,7 +308,7 @@ def _next_pages(answer: Answered | None) -> list[tuple[str, dict[str, Any]]]:
     results = {result.call_id: result for result in answer.results if not result.is_error}
     pages: list[tuple[str, dict[str, Any]]] = []
     for call in answer.message.calls:
-        goes_on = _GOES_ON.search(results[call.call_id].text) if call.call_id in results else None
+        goes_on = _CONTINUED.search(results[call.call_id].text) if call.call_id in results else None
         if goes_on is not None:
             name, value = goes_on.groups()
             pages.append((call.name, {**as_object(_read(str(call.arguments))), name: _read(value)}))

@@ -311,6 +311,15 @@ def test_a_failed_call_does_not_go_on():
     assert visit.next().text == "done"
 
 
+def test_pages_that_have_left_the_window_are_still_those_of_their_step():
+    visit = Visit(PolicyStep(call="look", args={"path": "a"}, pages=9), PolicyStep(say="two"), PolicyStep(say="three"))
+    for page in range(5):
+        visit.next(f"{page}\n[continue with offset={page + 1}]")
+    visit.said = [user("go"), *visit.said[-2:]]
+    assert calls(visit.next("end")) == [("look", {"path": "a", "offset": 5})]
+    assert visit.next().text == "two"
+
+
 def test_a_page_that_has_left_the_window_does_not_go_on():
     visit = Visit(PolicyStep(call="look", args={"path": "a"}, pages=3), PolicyStep(say="done"))
     visit.next("one\n[continue with offset=1]")
