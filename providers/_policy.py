@@ -89,8 +89,9 @@ class _Visit:
     def next(self, policy: Sequence[PolicyStep]) -> Decision:
         """Return what the next step of *policy* says; when all have run, the owed output or a closing text."""
         at, ran = self._progress(policy)
-        if at in ran:
-            return Decision(calls=tuple(_next_pages(ran[at][-1])))
+        page = self._answers[-1] if at in ran else None
+        if page is not None:
+            return Decision(calls=tuple(_next_pages(page)))
         fill = self._fill(at, ran)
         for step in policy[at:]:
             decision = None if step.route is not None else self._run(step, fill)
@@ -301,10 +302,8 @@ def _calls_only(answer: Answered, tool: str | None) -> bool:
     return {call.name for call in answer.message.calls} == {tool}
 
 
-def _next_pages(answer: Answered | None) -> list[tuple[str, dict[str, Any]]]:
+def _next_pages(answer: Answered) -> list[tuple[str, dict[str, Any]]]:
     """Return the calls that go on where those of *answer* stopped, as their results say."""
-    if answer is None:
-        return []
     results = {result.call_id: result for result in answer.results if not result.is_error}
     pages: list[tuple[str, dict[str, Any]]] = []
     for call in answer.message.calls:
