@@ -156,8 +156,7 @@ class Life(ABC):
         if not self.ending:
             self.ending = True
             self._limit(self.grace_s)
-        if self.state != "orphan":
-            self._turn("stopping")
+        self._turn("stopping")
         self._last = anyio.CancelScope()
         if self.killed:
             self._last.cancel()
@@ -172,10 +171,9 @@ class Life(ABC):
 
     def leave(self) -> None:
         """End with `normal` after the message at hand."""
-        self.leaving = True
-        if self.box is not None:
-            self.box.held = True
-            self.box.nudge()
+        assert self.box is not None  # only actors leave
+        self.leaving = self.box.held = True
+        self.box.nudge()
 
     def quit(self) -> None:
         """End with `normal` now."""
@@ -211,8 +209,8 @@ class Life(ABC):
             if self.reason is _TORN or self.reason.clean:
                 self.reason = KILLED
             self._turn("orphan")
-            if self.boss is not None:
-                self.boss.orphaned(self)
+            assert self.boss is not None  # at the top is a supervisor, and none of those becomes an orphan
+            self.boss.orphaned(self)
 
     async def settled(self) -> None:
         """Return once it is up, or over without having been."""

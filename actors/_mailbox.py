@@ -290,8 +290,6 @@ class Mailbox:
         Returns:
             How many messages nobody will read; askers and waiting senders were told and do not count.
         """
-        if self.closed is not None:
-            return 0
         self.closed = reason
         self.capacity = 0
         left = [*self.letters, *(self.waiting or ())]

@@ -93,7 +93,7 @@ class Monitor:
 class Scheduled:
     """A message that will be sent later; made by `Ref.send_after`."""
 
-    __slots__ = ("_box", "_message", "_owner", "_table")
+    __slots__ = ("_box", "_incoming", "_message", "_owner", "_table")
 
     def __init__(self, box: Mailbox, delay_s: float, message: object) -> None:
         self._box = box
@@ -102,16 +102,16 @@ class Scheduled:
         self._owner = _own(self, CURRENT.get())
         if box.incoming is None:
             box.incoming = set()
-        box.incoming.add(self)
+        self._incoming = box.incoming
+        self._incoming.add(self)
 
     def __repr__(self) -> str:
         return f"<Scheduled {self._message!r} to {self._box.path!r}{'' if self._table is not None else ', over'}>"
 
     def due(self) -> None:
         """Send the message; called by the timers. Where the mailbox is full it waits for room like any sender."""
-        if self._table is not None:
-            self._forget()
-            self._box.post(self._message)
+        self._forget()
+        self._box.post(self._message)
 
     def cancel(self) -> bool:
         """Do not send it, and say whether it was still to be sent."""
@@ -125,8 +125,7 @@ class Scheduled:
     def _forget(self) -> None:
         self._table = None
         _disown(self, self._owner)
-        if self._box.incoming is not None:
-            self._box.incoming.discard(self)
+        self._incoming.discard(self)
 
 
 @final

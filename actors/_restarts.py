@@ -76,23 +76,12 @@ class RestartWindow:
     def __repr__(self) -> str:
         return f"<RestartWindow {len(self._times)} of {self.max_restarts} in {self.within_s:g} s>"
 
-    def __len__(self) -> int:
-        return len(self._times)
-
     def admit(self, now: float) -> bool:
         """Count a restart at *now*, and say whether the window still holds no more than it may."""
         if self.max_restarts is None:
             return True
-        self._forget(now)
-        self._times.append(now)
-        return len(self._times) <= self.max_restarts
-
-    def count(self, now: float) -> int:
-        """Return how many restarts lie in the window at *now*."""
-        self._forget(now)
-        return len(self._times)
-
-    def _forget(self, now: float) -> None:
         # An entry exactly `within_s` old still counts.
         while self._times and self._times[0] < now - self.within_s:
             self._times.popleft()
+        self._times.append(now)
+        return len(self._times) <= self.max_restarts

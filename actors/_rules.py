@@ -47,13 +47,11 @@ def is_shutdown_error(restart: Restart, reason: Reason, *, brutal: bool) -> bool
 
 def group(strategy: Strategy, ids: Iterable[str], failed: str) -> tuple[str, ...]:
     """Return which of *ids* (n, in start order) a restart of *failed* stops and starts, *failed* included, in order."""
-    match strategy:
-        case "one_for_one":
-            return (failed,)
-        case "one_for_all":
-            return tuple(ids)
-        case "rest_for_one":
-            return tuple(dropwhile(lambda child_id: child_id != failed, ids))
+    if strategy == "one_for_one":
+        return (failed,)
+    if strategy == "one_for_all":
+        return tuple(ids)
+    return tuple(dropwhile(lambda child_id: child_id != failed, ids))
 
 
 def ends_supervisor(auto_shutdown: AutoShutdown, *, others_up: bool) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar, final
 
@@ -105,12 +105,17 @@ class _Top:
                     tasks, clock=clock or LoopClock(), draw=draw, observer=observer, stop=self.stop
                 )
                 timing = anyio.CancelScope()
-                tasks.start_soon(_within, timing, kernel.timers.run)
+                tasks.start_soon(_keep_time, kernel, timing)
                 self._reason = await self._live(kernel)
                 timing.cancel()
-                if not self._reason.clean or self._reason.error is not None or kernel.fatal is not None:
-                    self.body.cancel()
-                self.up.set()
+                self._over()
+            # Here as well where the group was torn down, and above not later than this, for orphans hold the group up.
+            self._over()
+
+    def _over(self) -> None:
+        if self.failure() is not None:
+            self.body.cancel()
+        self.up.set()
 
     async def _live(self, kernel: Kernel) -> Reason:
         name = self._tree.name
@@ -121,12 +126,14 @@ class _Top:
         if self._stopping:
             self.stop()
         kernel.tasks.start_soon(life.run, name=life.path)
-        await life.settled()
-        if life.up_at is not None:
-            self.started = True
-            self.up.set()
-        await life.over()
-        self._tree.gone(life.reason)
+        try:
+            await life.settled()
+            if life.up_at is not None:
+                self.started = True
+                self.up.set()
+            await life.over()
+        finally:
+            self._tree.gone(life.reason)
         return life.reason
 
     def stop(self) -> None:
@@ -142,6 +149,11 @@ class _Top:
         return None if self._reason is None else self._reason.error
 
 
-async def _within(scope: anyio.CancelScope, work: Callable[[], Awaitable[None]]) -> None:
-    with scope:
-        await work()
+async def _keep_time(kernel: Kernel, scope: anyio.CancelScope) -> None:
+    try:
+        with scope:
+            await kernel.timers.run()
+    except Exception as exc:  # noqa: BLE001 - not hidden: `running` raises it
+        # The clock does not work, so nothing in the tree would end in time: no orderly stop.
+        kernel.fail(exc)
+        kernel.tasks.cancel_scope.cancel()

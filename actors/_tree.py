@@ -59,7 +59,7 @@ class TreeLife(Life):
             reason = engine.done
         with self.last_rites() as end:
             await engine.stop_all()
-        if self.killed:
+        if self.killed or end.reason.kind == "crashed":
             await engine.kill_all()
         engine.finish()
         if end.reason.kind == "crashed":
@@ -242,10 +242,9 @@ class Tree(Nested):
                 self._gone.set()
 
     def _running(self) -> Engine:
-        engine = self._engine
-        if engine is None or engine.desk.closed:
+        if self._engine is None:
             raise self._stopped_error()
-        return engine
+        return self._engine
 
     def _stopped_error(self) -> SupervisorStopped:
         why = f"supervisor {self.name!r} does not run; start it with `running`, or as a child of a tree that runs"

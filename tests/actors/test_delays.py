@@ -110,6 +110,88 @@ async def test_a_child_terminated_while_its_group_stops_is_not_waited_for(troupe
         assert [child.state for child in tree.children()] == ["stopped", "running", "running"]
 
 
+async def test_a_retry_that_comes_due_while_a_group_is_stopped_waits_and_is_obsolete_once_its_child_was_terminated(
+    troupe, witness
+):
+    troupe.slow = {"d": 15.0}
+    children = [
+        troupe.child("a", backoff=Backoff(initial=10.0, jitter=0.0)),
+        troupe.child("c"),
+        troupe.child("d", shutdown_s=30.0),
+    ]
+    tree = Supervisor("app", strategy="rest_for_one", max_restarts=9, children=children)
+    async with running(tree, observer=witness), anyio.create_task_group() as tasks:
+        await all_down_but_the_rest(tree, troupe, witness)
+        troupe.crash("c")
+        await anyio.sleep(12)
+        tasks.start_soon(tree.terminate_child, "a")
+        await witness.until("started", "d", times=3)
+        await anyio.sleep(20)
+        assert [child.state for child in tree.children()] == ["stopped", "running", "running"]
+    assert troupe.runs == {"a": 1, "c": 3, "d": 3}
+
+
+async def test_a_retry_leaves_those_alone_that_were_started_by_hand_meanwhile(troupe, witness):
+    children = [troupe.child("a", backoff=Backoff(initial=10.0, jitter=0.0)), troupe.child("c"), troupe.child("d")]
+    tree = Supervisor("app", strategy="rest_for_one", max_restarts=9, children=children)
+    async with running(tree, observer=witness):
+        await all_down_but_the_rest(tree, troupe, witness)
+        await witness.until("started", "a", times=2)
+        await wait_all_tasks_blocked()
+        assert [child.state for child in tree.children()] == ["running", "running", "running"]
+    assert troupe.runs == {"a": 2, "c": 2, "d": 2}
+
+
+async def all_down_but_the_rest(tree: Supervisor, troupe: Troupe, witness: Witness) -> None:
+    """Have `a` wait for its retry, and start those after it by hand."""
+    troupe.slow, slow = {}, troupe.slow
+    troupe.crash("a")
+    await witness.until("restarting", "a")
+    for name in "cd":
+        await witness.until("stopped", name)
+    for name in "cd":
+        await tree.restart_child(name)
+    troupe.slow = slow
+
+
+async def test_children_after_one_that_waits_for_its_retry_are_not_started_before_it(troupe, witness):
+    """`a` gives up alone while `b` waits: what is down after `b` comes up with `b`, not before it."""
+    hurry = [False]
+
+    async def slow_to_fail(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+        if hurry[0]:
+            await anyio.sleep(5)
+            raise OSError("a")
+        task_status.started()
+        await anyio.sleep_forever()
+
+    async def crash_at_once() -> None:
+        if hurry[0]:
+            hurry[0] = False
+            raise OSError("b")
+        await anyio.sleep_forever()
+
+    children = [
+        troupe.child("x"),
+        ChildSpec("a", slow_to_fail, max_restarts=0),
+        ChildSpec("b", crash_at_once, backoff=Backoff(initial=10.0, jitter=0.0)),
+        troupe.child("c"),
+    ]
+    tree = Supervisor("app", strategy="rest_for_one", max_restarts=9, children=children)
+    async with running(tree, observer=witness), anyio.create_task_group() as tasks:
+        hurry[0] = True
+        troupe.crash("x")
+        await witness.until("started", "x", times=2)
+        await anyio.sleep(1)
+        tasks.start_soon(tree.restart_child, "b")
+        await witness.until("gave_up", "a")
+        await wait_all_tasks_blocked()
+        assert [child.state for child in tree.children()] == ["running", "gave_up", "restarting", "down"]
+        await witness.until("started", "c", times=2)
+    order = [event.child for event in witness.seen("started")]
+    assert order == ["x", "a", "b", "c", "x", "b", "b", "c"]
+
+
 async def test_a_stop_overtakes_a_delay(troupe, witness):
     tree = Supervisor("app", backoff=Backoff(initial=1000.0, cap=1000.0), children=troupe.children("a"))
     before = anyio.current_time()
@@ -221,6 +303,18 @@ async def test_send_after_dies_with_the_incarnation_that_sent_it():
         assert rung == []
         await anyio.sleep(20)
         assert rung == ["ring"]
+
+
+async def test_all_timers_of_an_actor_die_with_its_incarnation():
+    rung: list[str] = []
+    async with running(one(lambda: Alarm(rung))) as tree:
+        ref = tree.ref("one")
+        for delay_s in (10.0, 20.0):
+            await ref.ask(delay_s)
+        with pytest.raises(MailboxClosed):
+            await ref.ask(Crash())
+        await anyio.sleep(30)
+    assert rung == []
 
 
 async def test_send_after_to_an_actor_that_ends_meanwhile_is_forgotten():

@@ -266,6 +266,22 @@ async def test_a_monitor_of_an_ended_actor_is_told_at_once():
         assert (await ref.monitor().wait()).reason.kind == "normal"
 
 
+async def test_all_that_wait_on_one_monitor_are_told():
+    told: list[str] = []
+    async with running(one(Adder, restart="temporary")) as tree:
+        monitor = tree.ref("one").monitor()
+
+        async def wait() -> None:
+            told.append((await monitor.wait()).reason.kind)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            tasks.start_soon(wait)
+            await wait_all_tasks_blocked()
+            tasks.start_soon(tree.ref("one").stop)
+    assert told == ["normal", "normal"]
+
+
 class Watcher(Actor):
     """Writes down the ends of those it was asked to watch."""
 

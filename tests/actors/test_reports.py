@@ -39,6 +39,11 @@ async def test_an_event_says_what_happened_to_whom_when_and_why(troupe, witness)
     assert str(event) == f"{event.at:.3f} /app/a restarting, attempt 1 in 2 s, crashed: ValueError('a')"
 
 
+def test_an_event_reads_as_one_line():
+    event = SupervisionEvent(at=1.5, kind="started", supervisor="/app", child="a")
+    assert str(event) == "1.500 /app/a started"
+
+
 async def test_the_history_has_what_the_observer_was_told(troupe, witness):
     tree = Supervisor("app", children=troupe.children("a"))
     async with running(tree, observer=witness):

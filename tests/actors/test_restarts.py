@@ -298,6 +298,18 @@ async def test_a_ref_and_its_mail_outlive_the_restart_of_a_supervisor(troupe, wi
         assert inner.ref("one") is ref
 
 
+async def test_a_child_that_was_deleted_comes_back_with_its_supervisor_under_a_new_ref(troupe, witness):
+    inner = Supervisor("inner", max_restarts=0, children=[ChildSpec("one", Adder), troupe.child("a")])
+    async with running(Supervisor("app", children=[inner]), observer=witness):
+        before = inner.ref("one")
+        await inner.terminate_child("one")
+        await inner.delete_child("one")
+        troupe.crash("a")
+        await witness.until("started", "inner", times=2)
+        assert await inner.ref("one").ask(Add(1)) == 1
+        assert inner.ref("one") is not before
+
+
 async def test_a_ref_of_a_child_added_later_ends_with_the_supervisor(troupe, witness):
     inner = Supervisor("inner", max_restarts=0, children=troupe.children("a"))
     async with running(Supervisor("app", children=[inner]), observer=witness):
@@ -458,6 +470,19 @@ async def test_a_supervisor_that_crashes_itself_leaves_no_child_behind(witness):
         assert (await witness.until("exited", "inner")).reason.kind == "crashed"
         await witness.until("started", "inner", times=2)
     assert log == ["start", "stop normal", "start", "stop shutdown"]
+
+
+async def test_a_supervisor_whose_stop_crashes_kills_its_children(witness):
+    async def bug() -> None:
+        raise OSError("bug")
+
+    log: list[object] = []
+    inner = Supervisor("inner", children=[ChildSpec("one", lambda: Adder(log))])
+    async with running(Supervisor("app", children=[inner]), observer=witness) as tree:
+        inner._engine.stop_all = bug
+        await tree.terminate_child("inner")
+        assert str(witness.seen("shutdown_error", "inner")[0].reason) == "crashed: OSError('bug')"
+    assert log == ["start"]
 
 
 # --- helpers

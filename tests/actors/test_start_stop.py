@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 import anyio
 import pytest
@@ -10,6 +11,7 @@ from anyio import wait_all_tasks_blocked
 from troupe import DEADLOCK_S, Add, Adder, Troupe, Witness
 
 from shoal.actors import Actor, ChildSpec, Ignore, LoopClock, Shutdown, Supervisor, Worker, running
+from shoal.actors._running import _Top
 from shoal.errors import RestartsExhausted, StartFailed, SupervisorError, SupervisorStopped
 
 pytestmark = pytest.mark.anyio
@@ -338,6 +340,15 @@ async def test_a_cancelled_body_stops_the_tree_in_order(troupe):
     assert troupe.take_log() == "+a +b -b -a"
 
 
+async def test_a_tree_told_to_stop_before_its_task_ran_starts_nothing(troupe):
+    top = _Top(Supervisor("app", children=troupe.children("a")), math.inf)
+    top.stop()
+    with anyio.fail_after(DEADLOCK_S):
+        await top.serve(None, random.random, None)
+    assert (top.started, top.up.is_set(), top.failure()) == (False, True, None)
+    assert troupe.take_log() == ""
+
+
 async def test_an_error_of_the_body_stops_the_tree_and_comes_out_as_it_is(troupe):
     error = ValueError("mine")
     with pytest.raises(ValueError, match="mine") as caught:
@@ -458,6 +469,56 @@ async def test_a_supervisor_that_does_not_run_says_so():
             call()
     with pytest.raises(SupervisorStopped):
         await tree.start_child(ChildSpec("two", Adder))
+
+
+async def test_a_killed_supervisor_waits_no_longer_for_a_child_that_it_was_killing_already(troupe):
+    troupe.slow = {"b": 50.0}
+    children = [troupe.child("a", restart="transient"), troupe.child("b", shutdown_s=0)]
+    inner = Supervisor("inner", children=children)
+    async with running(Supervisor("app", children=[ChildSpec("x", inner, shutdown_s=0.5)])) as tree:
+        troupe.end("a")
+        await wait_all_tasks_blocked()
+        before = anyio.current_time()
+        await tree.terminate_child("x")
+        assert anyio.current_time() - before == pytest.approx(1.0, abs=0.2)
+
+
+async def test_all_that_wait_for_a_tree_are_told(troupe):
+    ends: list[str] = []
+    tree = Supervisor("app", children=troupe.children("a"))
+
+    async def wait() -> None:
+        ends.append((await tree.wait()).kind)
+
+    async with anyio.create_task_group() as tasks, running(tree):
+        tasks.start_soon(wait)
+        tasks.start_soon(wait)
+        await wait_all_tasks_blocked()
+    assert ends == ["shutdown", "shutdown"]
+
+
+class Broken:
+    """A clock that fails when somebody sleeps on it."""
+
+    def now(self) -> float:
+        return 0.0
+
+    async def sleep(self, delay_s: float, /) -> None:
+        raise OSError("no time")
+
+
+async def test_a_clock_that_fails_tears_the_tree_down_and_its_error_comes_out(troupe):
+    async def ask(tree: Supervisor) -> None:
+        async with running(tree, clock=Broken()):
+            await tree.ref("one").ask(Add(1))
+            await anyio.sleep_forever()
+
+    tree = Supervisor("app", children=[ChildSpec("one", Adder), troupe.child("a")])
+    with anyio.fail_after(DEADLOCK_S), pytest.raises(OSError, match="no time"):
+        await ask(tree)
+    assert troupe.take_log() == "+a -a"
+    async with running(tree):
+        assert await tree.ref("one").ask(Add(1)) == 1
 
 
 class Simulated:
