@@ -7,6 +7,7 @@ value. Each leaves one `LaneDegraded`.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -149,6 +150,7 @@ def _wanted(live: Live, job_id: int) -> bool:
 
 async def _summarise(live: Live, job_id: int, started: LaneStarted, settings: LaneSettings) -> None:
     """Have the entries of a region summarised, and put the summary in their place."""
+    settings = _on_an_edge(live, settings)
     state = live.state.view.states[started.region]
     wanted = frozenset(started.entry_ids)
     entries = [entry for entry in state.all_entries() if entry.entry_id in wanted]
@@ -170,6 +172,17 @@ async def _summarise(live: Live, job_id: int, started: LaneStarted, settings: La
     live.emit(LaneCompleted("compaction", job_id, started.region))
     order_summaries(live, orders)
     live.settled()
+
+
+def _on_an_edge(live: Live, settings: LaneSettings) -> LaneSettings:
+    """Return *settings* with the prompt of the edge that is being taken, where it has one."""
+    leaving = live.state.leaving
+    if leaving is None:
+        return settings
+    edges = live.state.program.stages[leaving.source].stage.transitions or ()
+    config = next((e.transform_config for e in edges if e.target == leaving.target and e.transform_config), None)
+    prompt = None if config is None else config.compact_prompt
+    return settings if prompt is None else dataclasses.replace(settings, prompt=prompt)
 
 
 def _shown(entry: Entry) -> str:

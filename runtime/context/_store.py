@@ -246,6 +246,8 @@ class RegionState:
             last = self.chunks[-1]
             if not last.frozen or joins:
                 return last
+        if not self.chunks:
+            self.next_chunk = 0  # a region that was emptied begins anew, under its plain heading
         chunk = Chunk(self.next_chunk)
         self.next_chunk += 1
         self.chunks.append(chunk)
