@@ -89,10 +89,15 @@ def describe(child: ChildInfo) -> str:
     if child.retry_in_s is not None:
         parts.append(f"in {child.retry_in_s:.3g} s")
     if child.restarts:
-        parts.append(f"{child.restarts} restart{'s' if child.restarts > 1 else ''}")
+        parts.append(plural(child.restarts, "restart"))
     if child.reason is not None:
         parts.append(f"last end {child.reason}")
     return "  ".join(parts)
+
+
+def plural(count: int, thing: str) -> str:
+    """Return *count* of *thing* in words."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
 def draw(head: str, branches: Iterable[tuple[str, str]]) -> str:

@@ -17,7 +17,7 @@ from shoal.actors._life import Boss, Life, Nested
 from shoal.actors._plan import Plan
 from shoal.actors._reason import KILLED, Reason
 from shoal.actors._ref import Ref
-from shoal.actors._report import Book, ChildInfo, Counts, WhichChild, describe, draw
+from shoal.actors._report import Book, ChildInfo, Counts, WhichChild, describe, draw, plural
 from shoal.actors._spec import (
     AutoShutdown,
     ChildSpec,
@@ -154,8 +154,8 @@ class Tree(Nested):
     def render(self) -> str:
         """Return the tree as text: one line a child, nested supervisors with theirs."""
         plan = self._plan
-        budget = "any number of" if plan.max_restarts is None else str(plan.max_restarts)
-        head = f"{self.name}  {plan.strategy}  {self.status}  {budget} restarts in {plan.within_s:g} s"
+        budget = "any number of restarts" if plan.max_restarts is None else plural(plan.max_restarts, "restart")
+        head = f"{self.name}  {plan.strategy}  {self.status}  {budget} in {plan.within_s:g} s"
         return draw(head, ((describe(child), _below(child)) for child in self.children()))
 
     # --- waiting
