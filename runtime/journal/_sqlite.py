@@ -308,7 +308,7 @@ class SqliteJournal(SqliteReader):
         number = self._numbers.get(event.run_id)
         if number is None or isinstance(payload, NOTED):
             number = self._note(event)
-        return number, event.seq, NUMBERS[type(payload)], int(event.at * 1e6), encode(payload)
+        return number, event.seq, NUMBERS[type(payload)], round(event.at * 1e6), encode(payload)
 
     def _note(self, event: Event) -> int:
         """Bring the run's row up to date and return its number."""
