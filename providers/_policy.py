@@ -47,10 +47,10 @@ class Answered(msgspec.Struct, frozen=True):
     message: Message
     results: tuple[Message, ...]
 
-    @property
-    def text(self) -> str:
-        """What its calls gave, in their order."""
-        return "\n".join([_CONTINUED.sub("", result.text) for result in self.results])
+    def text(self, *, errors: bool = True) -> str:
+        """Return what its calls gave, in their order; without *errors*, only of those that did not fail."""
+        results = [result for result in self.results if errors or not result.is_error]
+        return "\n".join([_CONTINUED.sub("", result.text) for result in results])
 
 
 _Ran: TypeAlias = Mapping[int, Sequence[Answered | None]]
@@ -93,8 +93,9 @@ class _Visit:
         if page is not None:
             return Decision(calls=tuple(_next_pages(page)))
         fill = self._fill(at, ran)
+        source = self._fill(at, ran, errors=False)  # what a failed call says is no item
         for step in policy[at:]:
-            decision = None if step.route is not None else self._run(step, fill)
+            decision = None if step.route is not None else self._run(step, fill, source)
             if decision is not None:
                 return decision
         return self._output() or Decision(CLOSING)
@@ -119,13 +120,13 @@ class _Visit:
                 at += 1
         return at, ran
 
-    def _run(self, step: PolicyStep, fill: Fill) -> Decision | None:
+    def _run(self, step: PolicyStep, fill: Fill, source: Fill) -> Decision | None:
         """Return what *step* says; `None` where it has no items to work on."""
         if step.call is not None:
             self._offered(step.call)
             if step.for_each is None:
                 return Decision(calls=((step.call, filled(step.args, fill)),))
-            return self._run_each(step.call, step.args, items_of(self._named(step.for_each, fill)), fill)
+            return self._run_each(step.call, step.args, items_of(self._named(step.for_each, source)), fill)
         if step.extract is not None:
             return self._hand_over(extract(fill(f"region({step.extract})"), step.sentences), step.into)
         if step.say is not None:
@@ -140,7 +141,7 @@ class _Visit:
         return Decision(calls=tuple([(call, filled(args, with_item(fill, item))) for item in items]))
 
     def _hand_over(self, text: str, into: str | None) -> Decision:
-        said = text or "There was nothing to take sentences from."
+        said = text or self._why_nothing()
         if into is None:
             return Decision(said)
         texts, others = _required(self._offered(into))
@@ -148,9 +149,14 @@ class _Visit:
             self._missing(into, f"`{into}` does not take just one required text; use `call` with `args`")
         return Decision(calls=((into, {texts[0]: said}),))
 
+    def _why_nothing(self) -> str:
+        """Return why there is nothing to take sentences from: what went wrong in this visit, where something did."""
+        errors = [result.text for answer in self._answers if answer for result in answer.results if result.is_error]
+        return "\n".join(dict.fromkeys(errors)) or "There was nothing to take sentences from."
+
     # --- placeholders
 
-    def _fill(self, at: int, ran: _Ran) -> Fill:
+    def _fill(self, at: int, ran: _Ran, *, errors: bool = True) -> Fill:
         def fill(name: str) -> str:
             if name == "task":
                 return self._situation.task
@@ -162,7 +168,7 @@ class _Visit:
                 case "region":
                     return self._situation.regions.get(inside.strip(), "")
                 case "result":
-                    return self._result(inside.strip(), at, ran)
+                    return self._result(inside.strip(), at, ran, errors=errors)
                 case _:
                     return self._extract(name, inside)
 
@@ -174,7 +180,7 @@ class _Visit:
             self._missing(name, f"`{{{name}}}` needs a region and how many sentences, 1 or more")
         return extract(self._situation.regions.get(region.strip(), ""), int(count))
 
-    def _result(self, step: str, at: int, ran: _Ran) -> str:
+    def _result(self, step: str, at: int, ran: _Ran, *, errors: bool) -> str:
         key = f"result({step})"
         if not step.isdecimal() or not 1 <= int(step) <= at:
             self._missing(key, f"`{key}` names no step in front of this one")
@@ -182,7 +188,7 @@ class _Visit:
         kept = [page for page in pages if page is not None]
         if len(kept) < len(pages):
             self._missing(key, f"the answer of step {step} has left the window")
-        return "\n".join([page.text for page in kept])
+        return "\n".join([page.text(errors=errors) for page in kept])
 
     def _named(self, source: str, fill: Fill) -> str:
         if not source.startswith(("region(", "result(")):

@@ -49,6 +49,9 @@ async def exchanged(live: Live, serving: Serving, request: Request, purpose: Pur
     except ProviderError as error:
         breaker.record(error)
         raise
+    except BaseException:
+        breaker.give_back()  # cancelled, or a bug: either says nothing about the provider
+        raise
     breaker.record(None)
     return completed
 
@@ -72,7 +75,7 @@ def completion(
         reply.text,
         tuple(CallMade(call.name, call.arguments, call.vendor_id or call.call_id) for call in reply.calls),
         tokens,
-        None if price is None else cost_of(rates_of(price), tokens[:5]),
+        None if price is None else cost_of(rates_of(price, usage.input), tokens[:5]),
         attribute(parts, usage, price, overhead_tokens=overhead_tokens),
         completed.finish,
         "" if completed.model in ("", serving.model) else completed.model,

@@ -148,15 +148,17 @@ class Run:
                     return
 
     async def _plain(self, after: int) -> AsyncGenerator[Event]:
-        async for event in self._swarm.journal.tail(self.run_id, after=after):
-            yield event
+        async with aclosing(self._swarm.journal.tail(self.run_id, after=after)) as events:
+            async for event in events:
+                yield event
 
     async def _mixed(self, after: int) -> AsyncGenerator[Event | TextDelta]:
         send, receive = anyio.create_memory_object_stream[Event | TextDelta](_DELTAS_HELD)
 
         async def follow() -> None:
-            async for event in self._swarm.journal.tail(self.run_id, after=after):
-                await send.send(event)
+            async with aclosing(self._swarm.journal.tail(self.run_id, after=after)) as events:
+                async for event in events:
+                    await send.send(event)
 
         def show(delta: TextDelta) -> None:
             try:

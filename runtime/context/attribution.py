@@ -100,7 +100,7 @@ def attribute(
             tokens -= take  # noqa: PLW2901 - what is left of this part lies behind the boundary
             if not buckets[bucket]:
                 bucket += 1
-    rates = None if price is None else rates_of(price)
+    rates = None if price is None else rates_of(price, usage.input)
     shares = [
         Share(owner, uncached, read, write, long, 0, cost_of(rates, (uncached, read, write, long, 0)))
         for owner, (read, long, write, uncached) in totals.items()
@@ -122,14 +122,21 @@ def cost_of(rates: Sequence[Decimal] | None, tokens: Sequence[int]) -> Decimal |
     return sum((rate * count for rate, count in zip(rates, tokens, strict=True) if count), _ZERO)
 
 
-def rates_of(price: Price) -> tuple[Decimal, ...]:
-    """Return what one token of each bucket of `Usage`, up to the output, costs in USD."""
-    rates = _rates.get(price)
+def rates_of(price: Price, prompt_tokens: int) -> tuple[Decimal, ...]:
+    """Return what one token of each bucket of `Usage`, up to the output, costs in USD.
+
+    Args:
+        price: What the model costs.
+        prompt_tokens: Everything that was sent: some vendors bill long prompts at a multiple.
+    """
+    is_long = price.long_from_tokens is not None and prompt_tokens > price.long_from_tokens
+    rates = _rates.get((price, is_long))
     if rates is None:
-        rates = _rates[price] = tuple(price.per_token(bucket) for bucket in _BUCKETS)
+        rates = tuple(price.per_token(bucket, prompt_tokens=prompt_tokens) for bucket in _BUCKETS)
+        _rates[price, is_long] = rates
     return rates
 
 
 _ZERO = Decimal(0)
 _BUCKETS: tuple[Bucket, ...] = ("uncached", "cache_read", "cache_write", "cache_write_long", "output")
-_rates: dict[Price, tuple[Decimal, ...]] = {}
+_rates: dict[tuple[Price, bool], tuple[Decimal, ...]] = {}

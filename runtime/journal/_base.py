@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import Literal, Protocol, TypeAlias, final
 
 import msgspec
@@ -111,7 +111,7 @@ class Journal(Reader, Protocol):
         """Keep *data* under *digest*; it is durable no later than the events appended behind it."""
         ...
 
-    def tail(self, run_id: str, *, after: int = 0) -> AsyncIterator[Event]:
+    def tail(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Event]:
         """Yield the events of *run_id* behind *after*, and go on with new ones as they become durable; never ends."""
         ...
 

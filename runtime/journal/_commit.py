@@ -5,7 +5,7 @@ A batch has one event that all its waiters share. Observers and readers learn of
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 
 import anyio
 
@@ -61,7 +61,7 @@ class Tails:
 
     async def follow(
         self, run_id: str, after: int, read: Callable[[str, int], Iterator[Event]]
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event]:
         """Yield what *read* gives behind *after*, again and again as new events become durable."""
         while True:
             # Taken before reading: an event that lands between the two is not missed.

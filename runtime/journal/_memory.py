@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import final
 
 import anyio
@@ -84,7 +84,7 @@ class MemoryJournal:
         # Seqs count up from 1 without a gap, so the place of an event in its list is known.
         yield from self._events.get(run_id, [])[after:]
 
-    def tail(self, run_id: str, *, after: int = 0) -> AsyncIterator[Event]:
+    def tail(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Event]:
         """Yield the events of *run_id* behind *after*, and then new ones; never ends."""
         return self._tails.follow(run_id, after, lambda run, seen: self.read(run, after=seen))
 

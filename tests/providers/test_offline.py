@@ -349,6 +349,22 @@ def test_an_extract_of_nothing_says_so():
     assert Visit(PolicyStep(extract="notes")).next().text == "There was nothing to take sentences from."
 
 
+def test_an_extract_of_nothing_after_a_failure_says_what_went_wrong():
+    visit = Visit(PolicyStep(call="look", args={"path": "a"}), PolicyStep(extract="notes"))
+    visit.next("[error] 'a' is binary", is_error=True)
+    assert visit.next().text == "[error] 'a' is binary"
+
+
+def test_what_a_failed_call_says_is_no_item():
+    visit = Visit(
+        PolicyStep(call="look", args={"path": "a"}),
+        PolicyStep(call="look", for_each="result(1)", args={"path": "{item}"}),
+        PolicyStep(say="over"),
+    )
+    visit.next("[error] the disk is gone", is_error=True)
+    assert visit.next().text == "over"
+
+
 @pytest.mark.parametrize(
     ("step", "key"),
     [

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from shoal.runtime._hall import Hall, Standing
+
+from shoal.runtime._hall import Hall
 from shoal.runtime._live import Live
 
 
 @pytest.fixture(autouse=True)
-def fold_equals_live(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def fold_equals_live(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compare each run, whenever it waits or ends, with what its durable events add up to."""
     moved = Hall.moved
 
@@ -20,5 +19,3 @@ def fold_equals_live(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         moved(self, live)
 
     monkeypatch.setattr(Hall, "moved", checked)
-    assert Standing
-    yield

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+
 from shoal.blueprints import Blueprint, CallerSeed, Edge, Region, Stage
 from shoal.providers import Provider, Request
 from shoal.runtime import (
@@ -47,8 +48,8 @@ def edge(target: str, **more: Any) -> Edge:
 
 @asynccontextmanager
 async def swarm_of(*providers: Provider, journal: Journal | None = None, **more: Any) -> AsyncIterator[Swarm]:
-    """Open a swarm on virtual time; what is still waited for after 200 virtual seconds fails the test."""
-    with anyio.fail_after(200):
+    """Open a swarm on virtual time; what is still waited for after a virtual day fails the test."""
+    with anyio.fail_after(86_400):
         async with Swarm(providers, journal or MemoryJournal(), clock=virtual(), **more) as swarm:
             yield swarm
 

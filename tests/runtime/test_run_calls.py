@@ -19,6 +19,7 @@ from runkit import (
     swarm_of,
     system_text,
 )
+
 from shoal.blueprints import Nudge, Region, Route, Stage, ToolRouting
 from shoal.runtime import Limits, Permissions, tool
 from shoal.testing import Say, ScriptedProvider, call
@@ -171,7 +172,10 @@ async def test_a_routed_result_stands_in_its_region_and_a_pointer_in_the_convers
     await run_once(made, provider, tools=TOOLS)
     body = bodies(provider)[1]
     assert "## finds\nFOUND IT" in system_text(body)
-    assert messages(body)[-1][1] == '[The whole result, 2 tokens, is kept. It is already in this prompt, under "## finds".]'
+    assert (
+        messages(body)[-1][1]
+        == '[The whole result, 2 tokens, is kept. It is already in this prompt, under "## finds".]'
+    )
 
 
 async def test_a_result_that_is_cut_says_how_much_of_it_is_kept():

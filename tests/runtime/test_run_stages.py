@@ -18,6 +18,7 @@ from runkit import (
     stages_of,
     system_text,
 )
+
 from shoal.blueprints import CallerSeed, Gate, Nudge, Region, TransformConfig
 from shoal.errors import ProviderRefused, ProviderSetup, RunIsPaused
 from shoal.runtime import Limits

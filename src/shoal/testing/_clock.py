@@ -1,7 +1,7 @@
 """One virtual clock for two event loops: an idle loop jumps to its next timer, so no test waits.
 
 Worker threads are the exception that the clock has to know of: while one is at work the time stands still. Threads of
-anyio's default limiter are seen by themselves; add a limiter of your own to `LIMITERS`, and a thread without a limiter
+anyio's default limiter and of a swarm are seen by themselves; add a limiter of your own to `LIMITERS`, and a thread without a limiter
 to `BUSY` as a function that is true from its hand-over until the loop has acknowledged it.
 
 Sockets race the clock: a test that uses them needs the real one.
@@ -18,6 +18,8 @@ import anyio.to_thread
 import trio
 import trio.testing
 
+from shoal.runtime import _threads
+
 LIMITERS: list[anyio.CapacityLimiter] = []
 BUSY: list[Callable[[], bool]] = []
 
@@ -27,7 +29,9 @@ _POLL_S = 0.005
 def threads_busy() -> bool:
     """Say whether a worker thread is at work that the clock has to wait for."""
     default = anyio.to_thread.current_default_thread_limiter()
-    return any(limiter.borrowed_tokens for limiter in (default, *LIMITERS)) or any(busy() for busy in BUSY)
+    if _threads.busy() or any(limiter.borrowed_tokens for limiter in (default, *LIMITERS)):
+        return True
+    return any(busy() for busy in BUSY)
 
 
 class _Jump(selectors.DefaultSelector):
