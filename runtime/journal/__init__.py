@@ -1,11 +1,14 @@
 """The journal: where a run's events are kept, and where everything else about a run comes from."""
 
 from shoal.runtime.journal._base import Journal, Observer, Reader, RunRow, RunStatus
+from shoal.runtime.journal._leases import BEAT_S, STALE_S, host_name
 from shoal.runtime.journal._memory import MemoryJournal
 from shoal.runtime.journal._sqlite import FORMAT, Durability, SqliteJournal, SqliteReader
 
 __all__ = [
+    "BEAT_S",
     "FORMAT",
+    "STALE_S",
     "Durability",
     "Journal",
     "MemoryJournal",
@@ -15,4 +18,5 @@ __all__ = [
     "RunStatus",
     "SqliteJournal",
     "SqliteReader",
+    "host_name",
 ]

@@ -14,9 +14,9 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias, final
+from typing import Any, Literal, TypeAlias, final
 
 import anyio
 import anyio.to_thread
@@ -27,6 +27,7 @@ from shoal.runtime import _threads
 from shoal.runtime.events import NUMBERS, Event, decode, encode
 from shoal.runtime.journal._base import Observer, RunRow
 from shoal.runtime.journal._commit import Batch, Tails, tell
+from shoal.runtime.journal._leases import SELECT_HOSTED, SELECT_HOSTS, Leases, owners
 from shoal.runtime.journal._register import NOTED, pick, updated
 
 Durability: TypeAlias = Literal["off", "normal", "full"]
@@ -70,14 +71,16 @@ class SqliteReader:
         JournalNewer: It was written by a newer version.
     """
 
+    host: str | None = None
+    """Name of this process, under which it hosts runs; `None` for one that hosts none."""
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         if not self.path.is_file():
             raise JournalFailed(f"there is no journal at {str(self.path)!r}; `shoal run` makes one")
         try:
-            self._reading = sqlite3.connect(
-                f"file:{self.path}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
-            )
+            uri = f"{self.path.absolute().as_uri()}?mode=ro"
+            self._reading = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
             self._reading.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
             _check_format(self._reading, self.path)
         except sqlite3.Error as exc:
@@ -117,16 +120,24 @@ class SqliteReader:
 
     def _rows(self, number: int, run_id: str, after: int) -> list[tuple[int, int, int, bytes]]:
         try:
-            return self._reading.execute(
+            return self._query(
                 "SELECT seq, kind, at, payload FROM events WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?",
                 (number, after, _READ_ROWS),
-            ).fetchall()
-        except sqlite3.DatabaseError as exc:
+            )
+        except JournalDamaged as exc:
             raise JournalDamaged(
-                f"{str(self.path)!r} is damaged behind event {after} of run {run_id}: {exc}",
+                f"{str(self.path)!r} is damaged behind event {after} of run {run_id}: {exc.__cause__}",
                 run_id=run_id,
                 seq=after + 1,
             ) from exc
+
+    def _query(self, sql: str, values: Sequence[object] = ()) -> list[Any]:
+        try:
+            return self._reading.execute(sql, values).fetchall()
+        except sqlite3.ProgrammingError as exc:
+            raise JournalFailed(f"{str(self.path)!r} is closed; read it while it is open, or open it again") from exc
+        except sqlite3.DatabaseError as exc:
+            raise JournalDamaged(f"{str(self.path)!r} cannot be read: {exc}") from exc
 
     def _event(self, run_id: str, seq: int, kind: int, at: int, payload: bytes) -> Event | None:
         try:
@@ -140,30 +151,39 @@ class SqliteReader:
         return None if known is None else Event(run_id, seq, at / 1e6, known)
 
     def _number(self, run_id: str) -> int | None:
-        row = self._reading.execute("SELECT run FROM runs WHERE run_id = ?", (run_id,)).fetchone()
-        return None if row is None else int(row[0])
+        rows = self._query("SELECT run FROM runs WHERE run_id = ?", (run_id,))
+        return int(rows[0][0]) if rows else None
 
     def runs(self, *, root: str | None = None) -> Sequence[RunRow]:
         """Return all runs, or those of one tree."""
         where, values = ("", ()) if root is None else (" WHERE root = ?", (root,))
-        return [_row(row) for row in self._reading.execute(f"{_SELECT_RUNS}{where} ORDER BY run", values)]
+        return [_row(row) for row in self._query(f"{_SELECT_RUNS}{where} ORDER BY run", values)]
 
     def find(self, run_id: str) -> RunRow:
         """Return the run whose id is, or begins with, *run_id*."""
         like = run_id.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-        rows = self._reading.execute(f"{_SELECT_RUNS} WHERE run_id LIKE ? ESCAPE '\\'", (f"{like}%",))
+        rows = self._query(f"{_SELECT_RUNS} WHERE run_id LIKE ? ESCAPE '\\'", (f"{like}%",))
         return pick(run_id, [_row(row) for row in rows])
 
     def definition(self, digest: str) -> bytes:
         """Return the bytes that *digest* stands for."""
-        row = self._reading.execute("SELECT data FROM definitions WHERE digest = ?", (digest,)).fetchone()
-        if row is None:
+        rows = self._query("SELECT data FROM definitions WHERE digest = ?", (digest,))
+        if not rows:
             raise DefinitionMissing(f"{str(self.path)!r} holds no definition {digest!r}")
-        return bytes(row[0])
+        return bytes(rows[0][0])
 
     def hosts(self) -> dict[str, tuple[int, float]]:
         """Return the process id and the last sign of life (unix seconds) of each process that hosts runs."""
-        return {host: (pid, beat) for host, pid, beat in self._reading.execute("SELECT host, pid, beat FROM hosts")}
+        return {host: (pid, beat) for host, pid, beat in self._query(SELECT_HOSTS)}
+
+    def owners(self, *, now: float | None = None) -> dict[str, str]:
+        """Return which other process hosts each run that is not over, by run id; a run that nobody hosts is left out.
+
+        Args:
+            now: Unix seconds; `None` takes the wall clock.
+        """
+        at = time.time() if now is None else now
+        return owners(self._query(SELECT_HOSTED), self.hosts(), at, besides=self.host)
 
 
 @final
@@ -175,7 +195,7 @@ class SqliteJournal(SqliteReader):
         durability: `normal` survives the death of the process (a power cut may take the newest commits, never their
             order), `full` syncs every commit, `off` is for tests.
         observers: Each gets every event once it is durable.
-        host: Name of this process, under which it claims runs.
+        host: Name of this process, under which it hosts runs, such as `host_name()` gives; `None` hosts nothing.
 
     Raises:
         JournalFailed: The file cannot be made or opened.
@@ -196,6 +216,7 @@ class SqliteJournal(SqliteReader):
         self.host = host
         self._writing = _open_for_writing(target, durability)
         super().__init__(target)
+        self._leases = Leases(target, host)
         self._numbers: dict[str, int] = {}
         self._rows_of: dict[str, RunRow] = {}
         self._tails = Tails()
@@ -297,9 +318,7 @@ class SqliteJournal(SqliteReader):
         except sqlite3.Error as exc:
             if db.in_transaction:
                 db.execute("ROLLBACK")
-            return JournalFailed(
-                f"{str(self.path)!r} cannot be written: {exc}; make room or mend the file, then resume the runs"
-            )
+            return JournalFailed(f"{str(self.path)!r} cannot be written: {_why(exc)}, then resume the runs")
         self._since_checkpoint += sum(len(row[4]) for row in rows) // _PAGE_BYTES + 1
         return None
 
@@ -359,30 +378,36 @@ class SqliteJournal(SqliteReader):
 
     # --- reading
 
-    def tail(self, run_id: str, *, after: int = 0) -> AsyncIterator[Event]:
+    def tail(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Event]:
         """Yield the events of *run_id* behind *after*, and then new ones; never ends."""
         return self._tails.follow(run_id, after, lambda run, seen: self.read(run, after=seen))
 
     # --- hosting
 
     def beat(self, now: float) -> None:
-        """Show that this process lives; *now* is unix seconds."""
-        self._writing.execute(
-            "INSERT INTO hosts (host, pid, beat) VALUES (?, ?, ?) "
-            "ON CONFLICT (host) DO UPDATE SET beat = excluded.beat",
-            (self.host, os.getpid(), now),
-        )
+        """Show other processes that this one lives; *now* is unix seconds. Safe to call in a thread.
 
-    def claim(self, run_ids: Iterable[str]) -> None:
-        """Make this process the host of those runs."""
-        self._writing.executemany(
-            "UPDATE runs SET host = ? WHERE run_id = ?", [(self.host, run_id) for run_id in run_ids]
-        )
+        Raises:
+            JournalFailed: It could not be written.
+        """
+        self._leases.beat(now)
+
+    def claim(self, run_ids: Iterable[str], *, now: float | None = None) -> None:
+        """Make this process the host of those runs, all or none; *now* is unix seconds, the wall clock's unless given.
+
+        Raises:
+            RunOwned: A process that lives hosts one of them.
+            JournalFailed: It could not be written.
+        """
+        self._leases.claim(run_ids, time.time() if now is None else now)
 
     def leave(self) -> None:
-        """Give up every run that this process hosts."""
-        self._writing.execute("UPDATE runs SET host = NULL WHERE host = ?", (self.host,))
-        self._writing.execute("DELETE FROM hosts WHERE host = ?", (self.host,))
+        """Give up every run that this process hosts.
+
+        Raises:
+            JournalFailed: It could not be written.
+        """
+        self._leases.leave()
 
 
 def _open_for_writing(path: Path, durability: Durability) -> sqlite3.Connection:
@@ -404,8 +429,18 @@ def _open_for_writing(path: Path, durability: Durability) -> sqlite3.Connection:
     return db
 
 
+def _why(error: sqlite3.Error) -> str:
+    if isinstance(error, sqlite3.IntegrityError):
+        # The only rows that clash are those of a run that somebody else went on with.
+        return "another process went on with a run of this one; let that one finish"
+    return f"{error}; make room or mend the file"
+
+
 def _check_format(db: sqlite3.Connection, path: Path) -> None:
-    version: int = db.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()[0]
+    row = db.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
+    if row is None:
+        raise JournalFailed(f"{str(path)!r} is just being made, or is no journal; try again, or name another file")
+    version: int = row[0]
     if version > FORMAT:
         raise JournalNewer(
             f"{str(path)!r} has format {version} and this version reads formats 1 to {FORMAT}; install a newer one"
@@ -415,4 +450,7 @@ def _check_format(db: sqlite3.Connection, path: Path) -> None:
 def _row(row: tuple[object, ...]) -> RunRow:
     *fields, host, key, events = row
     named = zip(RunRow.__struct_fields__, (*fields, events or 0, host, key), strict=True)
-    return msgspec.convert(dict(named), RunRow)
+    try:
+        return msgspec.convert(dict(named), RunRow)
+    except msgspec.ValidationError as exc:
+        raise JournalDamaged(f"the register has a row that cannot be read: {exc}") from exc
