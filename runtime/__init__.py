@@ -10,7 +10,7 @@ from shoal.runtime._lanes import WIDTHS, JobFailed
 from shoal.runtime._ledger import Ledger, RegionRow, StageRow, Tally, TransitionRow, ledger_of, plain_usage
 from shoal.runtime._limits import Limits
 from shoal.runtime._pools import Pool, Pools, PoolStatistics
-from shoal.runtime._program import Program
+from shoal.runtime._program import Program, recorded
 from shoal.runtime._state import RunState, fold
 from shoal.runtime._swarm import Swarm
 from shoal.runtime._trees import Started, agent
@@ -64,6 +64,7 @@ __all__ = [
     "fold",
     "ledger_of",
     "plain_usage",
+    "recorded",
     "tool",
     "virtual",
 ]

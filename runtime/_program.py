@@ -13,7 +13,7 @@ from typing import final
 from shoal.blueprints import Blueprint, ModelSettings, Region, Stage, stage_tools
 from shoal.errors import SpawnRefused
 from shoal.providers import NO_TOOLS, PolicyStep, ToolSet
-from shoal.runtime._bundle import Bundle, definition_of
+from shoal.runtime._bundle import Bundle, definition_of, read_definition
 from shoal.runtime.context import Layout, Theme, layout_of, names_of
 from shoal.runtime.tools import BUILT_IN, Tool
 
@@ -93,6 +93,21 @@ class Program:
         """Return the stage that stands behind *stage* in the file; `None` for the last."""
         position = self.stages[stage].position + 1
         return self.blueprint.stages[position].name if position < len(self.blueprint.stages) else None
+
+
+def recorded(definition: bytes) -> Program:
+    """Return what the journal holds of a run's definition, for those who only look at the run.
+
+    Functions that were given in code stand in it with name and schema; nothing can call them.
+
+    Raises:
+        DefinitionMissing: It was written by a newer version.
+    """
+    bundle, given = read_definition(definition)
+    tools = [
+        Tool(t["name"], t["description"], t["schema"], None, source=t["source"] and tuple(t["source"])) for t in given
+    ]
+    return Program(bundle, tools)
 
 
 def _stage(
