@@ -287,8 +287,9 @@ class SqliteJournal(SqliteReader):
         """Commit what is left and close."""
         if self._batch.events and self._broken is None:
             self._commit_here()
-        self._writing.close()
+        # The writer last: whoever closes last folds the write-ahead log into the file, and a reader cannot.
         super().close()
+        self._writing.close()
 
     def _commit_here(self) -> None:
         batch, self._batch = self._batch, Batch()
