@@ -141,17 +141,14 @@ class LaneDesk:
         self._open = False
         self._wake: anyio.Event | None = None
         self._jobs = DynamicSupervisor("jobs")
+        self.tree = sheltered(lane, self._jobs, Worker("desk", self.serve))
+        """The lane as a supervisor."""
         self._numbers = 0
 
     def __repr__(self) -> str:
         queued = sum(len(jobs) for jobs in self._queue.values())
         down = "" if self._open else ", down"
         return f"<Lane {self.lane} {len(self._running)}/{self.width} running, {queued} queued{down}>"
-
-    @property
-    def tree(self) -> Supervisor:
-        """The lane as a supervisor."""
-        return sheltered(self.lane, self._jobs, Worker("desk", self.serve))
 
     def submit(self, job: Job) -> None:
         """Take *job*; a lane that is down degrades it at once."""

@@ -83,6 +83,7 @@ class Swarm:
         self._stack = AsyncExitStack()
         self._hall: Hall | None = None
         self._root: Supervisor | None = None
+        self._side: Supervisor | None = None
         self._trees: list[Started] = []
         self._gave_up: RestartsExhausted | None = None
         self._body: anyio.CancelScope | None = None
@@ -99,13 +100,14 @@ class Swarm:
         self.journal.observers.extend(self._observers)
         lanes = [lane.tree for lane in hall.lanes.values()]
         beside = [sheltered(name, Worker(name, serve)) for name, serve in self._beside.items()]
+        side = Supervisor("side", children=[*beside, *lanes])
         root = Supervisor(
             "swarm",
             strategy="rest_for_one",
             children=(
                 Worker("journal", self.journal.serve),
                 Supervisor("services", children=[Worker(name, serve) for name, serve in self._services.items()]),
-                Supervisor("side", children=[*beside, *lanes]),
+                side,
                 hall.runs,
             ),
         )
@@ -117,7 +119,7 @@ class Swarm:
             await self._stack.enter_async_context(running(root))
         finally:
             HALL.reset(token)
-        self._hall, self._root, self._trees, self._gave_up = hall, root, [], None
+        self._hall, self._root, self._side, self._trees, self._gave_up = hall, root, side, [], None
         self._body = self._stack.enter_context(anyio.CancelScope())
         return self
 
@@ -159,6 +161,13 @@ class Swarm:
         if self._root is None:
             raise RunNotFound("this swarm is not open; use it inside `async with Swarm(…) as swarm:`")
         return self._root
+
+    @property
+    def side(self) -> Supervisor:
+        """What works beside the runs: each lane under its name, and further observers."""
+        if self._side is None:
+            raise RunNotFound("this swarm is not open; use it inside `async with Swarm(…) as swarm:`")
+        return self._side
 
     @property
     def healthy(self) -> bool:
