@@ -64,7 +64,13 @@ def _plain(value: Any) -> Any:
         return {name: _plain(inner) for name, inner in cast("Mapping[str, Any]", value).items()}
     if isinstance(value, (list, tuple)):
         return [_plain(inner) for inner in cast("tuple[Any, ...]", value)]
-    return str(value) if isinstance(value, Decimal) else value
+    return _digits(value) if isinstance(value, Decimal) else value
+
+
+def _digits(amount: Decimal) -> str:
+    """Return *amount* in the one spelling that equal amounts share."""
+    text = f"{amount:f}"
+    return (text.rstrip("0").rstrip(".") if "." in text else text) if amount else "0"
 
 
 class _Shape(NamedTuple):
@@ -86,9 +92,10 @@ def _shape(type_: type[Any]) -> _Shape:
     return _SHAPES[type_]
 
 
-def _made(type_: type[Any], table: dict[str, Any]) -> Any:
+def _made(type_: type[Any], table: Any) -> Any:
     """Return the value of *type_* for *table*. A field that an older version did not have keeps its default."""
     hints = _shape(type_).hints
+    table = _typed(dict, table)
     unknown = table.keys() - hints.keys() - {_FORM}
     if unknown:
         raise ValueError(f"unknown fields {sorted(unknown)} of {type_.__name__}")
@@ -101,7 +108,7 @@ def _read(hint: Any, value: Any) -> Any:
         if value is None and NoneType in get_args(hint):
             return None
         if isinstance(value, dict) and _FORM in value:
-            return _made(_SEEDS[value[_FORM]], cast("dict[str, Any]", value))
+            return _made(_SEEDS[value[_FORM]], value)
         hint = next(option for option in get_args(hint) if option is not NoneType)
     return _READERS.get(get_origin(hint), _read_plain)(hint, value)
 
@@ -127,7 +134,7 @@ def _read_plain(hint: Any, value: Any) -> Any:
     if hint is Decimal:
         return Decimal(_typed(str, value))
     if dataclasses.is_dataclass(hint):
-        return _made(cast("type[Any]", hint), _typed(dict, value))
+        return _made(cast("type[Any]", hint), value)
     return _typed(hint, value)
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Final, Protocol, TypeGuard, cast, final
 
 from shoal.blueprints._report import Report, hint, listed, shown
 from shoal.blueprints._toml import Path
 
-_SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?)%", re.ASCII)
+# Bounded, since a number may come from a stranger: a Decimal of a million digits takes its time, and then its room.
+_SHARE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,400})?)%", re.ASCII)
+_AMOUNT = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,40})?", re.ASCII)
+_MOST_DIGITS = 40
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _MOST_NESTED = 64
 _MOST_INTEGER = 2**63 - 1
 _MOST_NUMBER: Mapping[type, float] = {int: _MOST_INTEGER, float: math.inf}
@@ -60,6 +64,14 @@ def is_sequence(value: object) -> TypeGuard[Sequence[object]]:
     return isinstance(value, (list, tuple))
 
 
+def is_unicode(text: str, path: Path, report: Report) -> bool:
+    """Say whether *text* can be stored as UTF-8; add a problem if not. Only text from Python cannot."""
+    if _SURROGATE.search(text) is None:
+        return True
+    refuse(text, "text without halves of characters (surrogates)", path, report, id_="bad-value")
+    return False
+
+
 def refuse(value: object, wants: str, path: Path, report: Report, *, id_: str = "wrong-type") -> Bad:
     """Add the problem that *value* is not what the key at *path* *wants*."""
     name = path[-1] if isinstance(path[-1], str) else "this element"
@@ -90,7 +102,7 @@ class Text(_Same):
             return refuse(value, "text in quotes", path, report)
         if self._full and not value.strip():
             return refuse(value, "a text that is not empty, or leave the key out", path, report, id_="bad-value")
-        return value
+        return value if is_unicode(value, path, report) else BAD
 
 
 @final
@@ -173,20 +185,18 @@ class Money:
     def read(self, value: object, path: Path, report: Report) -> Decimal | Bad:
         if isinstance(value, bool) or not isinstance(value, (int, float, str)):
             return refuse(value, self.wants, path, report)
-        try:
-            # By its text: the nearest double of 0.1 is a longer number than what was written.
-            amount = Decimal(str(value))
-        except InvalidOperation:
-            return refuse(value, self.wants, path, report, id_="bad-value")
-        if not amount.is_finite() or amount < 0:
-            return refuse(value, self.wants, path, report, id_="bad-value")
-        return amount
+        usable = bool(_AMOUNT.fullmatch(value)) if isinstance(value, str) else 0 <= value <= _MOST_INTEGER
+        # By its text: the nearest double of 0.1 is a longer number than what was written.
+        return Decimal(str(value)) if usable else refuse(value, self.wants, path, report, id_="bad-value")
 
     def write(self, value: object) -> object:
         if not isinstance(value, Decimal):
             return value
-        exact = value.is_finite() and Decimal(str(float(value))) == value
-        return float(value) if exact else str(value)
+        as_float = float(value)
+        is_exact = math.isfinite(as_float) and Decimal(str(as_float)) == value
+        if is_exact or not value.is_finite() or abs(value.adjusted()) > _MOST_DIGITS:
+            return as_float
+        return f"{value:f}"
 
 
 @final
@@ -269,8 +279,10 @@ class Json:
 
 def _is_json(value: object, path: Path, report: Report, depth: int = 0) -> bool:
     """Say whether *value* can be sent as JSON; the first thing that cannot is added as a problem."""
-    if isinstance(value, (str, bool)):
+    if isinstance(value, bool):
         return True
+    if isinstance(value, str):
+        return is_unicode(value, path, report)
     if isinstance(value, (int, float)):
         if math.isfinite(value) and abs(value) <= _MOST_NUMBER[type(value)]:
             return True
@@ -280,7 +292,10 @@ def _is_json(value: object, path: Path, report: Report, depth: int = 0) -> bool:
         refuse(value, f"tables and lists at most {_MOST_NESTED} deep", path, report, id_="bad-value")
         return False
     if is_table(value):
-        return all(_is_json(inner, (*path, name), report, depth + 1) for name, inner in value.items())
+        return all(
+            is_unicode(name, path, report) and _is_json(inner, (*path, name), report, depth + 1)
+            for name, inner in value.items()
+        )
     if is_list(value):
         return all(_is_json(inner, (*path, index), report, depth + 1) for index, inner in enumerate(value))
     refuse(value, "text, a number, `true`, `false`, a list or a table", path, report)
@@ -325,6 +340,8 @@ class MapOf:
             return refuse(value, "a table", path, report)
         read: dict[str, object] = {}
         for name, inner in value.items():
+            if not is_unicode(name, path, report):
+                continue
             if self._check is not None:
                 self._check(name, (*path, name), report)
             if (item := self._item.read(inner, (*path, name), report)) is not BAD:

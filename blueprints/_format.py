@@ -151,10 +151,14 @@ def _inside(table: Mapping[str, object], *names: str) -> Mapping[str, object]:
     return table
 
 
+def _is_conversation(region: Region) -> bool:
+    return region.name == CONVERSATION and region.kind == "sliding_window"
+
+
 def _unlimited(regions: object, written: Mapping[str, object]) -> tuple[Region, ...]:
     return tuple(
         replace(region, max_items=None)
-        if region.name == CONVERSATION and "max_items" not in _inside(written, CONVERSATION)
+        if _is_conversation(region) and "max_items" not in _inside(written, CONVERSATION)
         else region
         for region in cast("tuple[Region, ...]", regions)
     )

@@ -45,9 +45,9 @@ def resolve(name_or_path: str | Path, *, base: Path | None = None) -> Path:
     if text in bundled:
         return bundled[text]
     path = Path(text)
-    if _exists(path):
+    if text and _exists(path):
         return path.resolve()
-    if len(path.parts) != 1 or path.suffix:
+    if "/" in text or path.suffix:
         raise _missing(f"there is no blueprint at {text!r}; check the path")
     raise _missing(f"there is no blueprint {text!r}{hint(text, bundled)}; the library has {listed(bundled)}")
 

@@ -150,6 +150,8 @@ def _ways_are_known(names: Names, report: Report) -> bool:
     """Say whether the ways through the stages are those that were meant: no target is missing or unreadable."""
     targets = [names.blueprint.entry, *(name for stage in names.blueprint.stages for name in names.follows(stage))]
     workers = [stage.fan_out.worker_stage for stage in names.blueprint.stages if stage.fan_out]
+    if len(names.stages) < len(names.blueprint.stages):  # two of one name
+        return False
     named = {name for name in (*targets, *workers) if name is not None}
     return named <= names.stages.keys() and not report.spoiled_where(_is_about_the_way)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from shoal.blueprints._codec import is_list, is_mapping
 from shoal.blueprints._model import OfflineStep, Stage
@@ -12,10 +12,9 @@ from shoal.blueprints._report import Report, listed, shown
 from shoal.blueprints._toml import Path
 
 _ACTIONS = ("call", "extract", "say", "route")
-_COMPANIONS: Mapping[str, tuple[str, ...]] = {"call": ("args", "for_each"), "extract": ("sentences", "into")}
+_COMPANIONS: Mapping[str, tuple[str, ...]] = {"call": ("args", "for_each", "pages"), "extract": ("sentences", "into")}
 _NAMED = re.compile(r"(?P<kind>result|region|extract)\((?P<inside>[^()]*)\)")
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{(?P<name>[^{}]*)\}")
-_WORDS = frozenset({"task", "item"})
 _UNSET = OfflineStep()
 
 
@@ -32,7 +31,8 @@ def check_offline(names: Names, path: Path, stage: Stage, report: Report) -> Non
         if step.for_each is not None:
             _check_source(names, (*here, "for_each"), step.for_each, policy[:index], report)
         for key, text in _templates(step):
-            _check_template(names, (*here, *key), text, policy[:index], report)
+            words = {"task"} if step.for_each is None else {"task", "item"}
+            _check_template(names, (*here, *key), text, words, policy[:index], report)
 
 
 def _check_action(path: Path, step: OfflineStep, report: Report) -> None:
@@ -118,17 +118,19 @@ def _texts(path: Path, value: object) -> Iterator[tuple[Path, str]]:
             yield from _texts((*path, index), inner)
 
 
-def _check_template(names: Names, path: Path, text: str, before: tuple[OfflineStep, ...], report: Report) -> None:
+def _check_template(
+    names: Names, path: Path, text: str, words: Iterable[str], before: tuple[OfflineStep, ...], report: Report
+) -> None:
     for match in _PLACEHOLDER.finditer(text):
         if match["name"] is None:  # a doubled brace
             continue
         name = match["name"].strip()
-        if name in _WORDS:
+        if name in words:
             continue
         named = _NAMED.fullmatch(name)
         if named is not None:
             _check_named(names, path, named, before, report)
             continue
-        known = listed(("{task}", "{item}", "{region(NAME)}", "{result(STEP)}", "{extract(NAME, N)}"))
-        message = f"`{{{name}}}` is no placeholder; there are {known}, and a brace itself is written twice"
+        known = [*(f"{{{word}}}" for word in sorted(words)), "{region(NAME)}", "{result(STEP)}", "{extract(NAME, N)}"]
+        message = f"`{{{name}}}` is no placeholder here; there are {listed(known)}, and a brace itself is written twice"
         report.error("offline-placeholder", path, message)

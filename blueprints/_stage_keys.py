@@ -187,6 +187,7 @@ _STEP = Record(
     Key("call", Text()),
     Key("args", Json()),
     Key("for_each", Text()),
+    Key("pages", Whole(1)),
     Key("extract", Text()),
     Key("sentences", Whole(1)),
     Key("into", Text()),

@@ -176,7 +176,8 @@ def test_a_mistake_is_not_blamed_on_what_depends_on_it() -> None:
         loads(
             'agent.name = "trial"\n[context.regions]\ntodo = { kind = "cheklist" }\n'
             '[stages.a]\nmode = "fanout"\nworker_stage = "b"\n'
-            '[stages.a.transitions]\nb = { gate = { require_no_open_items = "todo" }, condition = "stuk" }\n[stages.b]\n'
+            '[stages.a.transitions]\nb = { gate = { require_no_open_items = "todo" }, condition = "stuk" }\n'
+            "[stages.b]\n"
         )
     assert [one.key for one in refused.value.findings] == [
         "context.regions.todo.kind",

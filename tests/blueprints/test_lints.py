@@ -58,7 +58,8 @@ WARNINGS = {
     ),
     "unreachable-stage": f"[stages.s]\n{QUIET}transitions = {{}}\n[stages.t] # <-\n{QUIET}",
     "dead-end-possible": (
-        f"[stages.s] # <-\n{QUIET}[stages.s.transitions]\nt = {{}}\n[stages.t]\n{QUIET}max_revisits = 1\ntransitions = {{}}"
+        f"[stages.s] # <-\n{QUIET}[stages.s.transitions]\nt = {{}}\n[stages.t]\n{QUIET}max_revisits = 1\n"
+        f"transitions = {{}}"
     ),
     "allow-complete-skips-output": (
         f"[stages.s]\n{QUIET}allow_complete = true # <-\n[stages.t]\nmode = 'output'\nmodel = 'p:m'\nmax_iterations = 1"
@@ -89,7 +90,8 @@ WITHOUT_EFFECT = {
     "a message for nothing": "[context.regions.r]\nrequired_message = 'x' # <-",
     "no persistence without scratch": f"[stages.s]\n{QUIET}[stages.s.tool_routing]\npersist = false # <-",
     "a gate on an edge for errors": (
-        f"[stages.s]\n{QUIET}[stages.s.transitions.t]\ncondition = 'error'\ngate = {{ require_regions = ['task'] }} # <-\n"
+        f"[stages.s]\n{QUIET}[stages.s.transitions.t]\ncondition = 'error'\n"
+        f"gate = {{ require_regions = ['task'] }} # <-\n"
         f"[stages.t]\n{QUIET}"
     ),
     "tools of a gate that asks for no change": (
@@ -137,11 +139,14 @@ def test_a_key_that_does_nothing_warns(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("id_", NOTES)
 def test_it_notes_this_alone_on_its_line(id_: str, tmp_path: Path) -> None:
     text = f"{NOTES[id_]}\n[stages.s]\n{QUIET}"
-    assert [(one.id, one.severity, one.line) for one in lints_of(text, tmp_path)] == [(id_, "note", *marked_lines(text))]
+    assert [(one.id, one.severity, one.line) for one in lints_of(text, tmp_path)] == [
+        (id_, "note", *marked_lines(text))
+    ]
 
 
 def test_a_refreshing_seed_says_that_it_runs_on_every_stage_entry(tmp_path: Path) -> None:
-    text = f"[context.regions.r]\nvolatility = 'grows'\nseed = {{ glob = '*', refresh = 'each_stage' }}\n[stages.s]\n{QUIET}"
+    seed = "{ glob = '*', refresh = 'each_stage' }"
+    text = f"[context.regions.r]\nvolatility = 'grows'\nseed = {seed}\n[stages.s]\n{QUIET}"
     (note,) = lints_of(text, tmp_path)
     assert (note.id, note.severity) == ("refreshing-seed", "note")
     assert "on every stage entry" in note.message
@@ -151,30 +156,48 @@ def test_a_refreshing_seed_says_that_it_runs_on_every_stage_entry(tmp_path: Path
     "text",
     [
         # a rejecting region may be cleared where a transform names it
-        "[context.regions.r]\nadmission = 'reject'\n[stages.s]\n{q}[stages.s.transitions.t]\ntransform = 'custom'\n"
-        "transform_config = {{ clear = ['r'], carry = ['conversation'], compact = ['tool_results'] }}\n[stages.t]\n{q}",
+        (
+            "[context.regions.r]\nadmission = 'reject'\n[stages.s]\n{q}[stages.s.transitions.t]\ntransform = 'custom'\n"
+            "transform_config = {{ clear = ['r'], carry = ['conversation'], compact = ['tool_results'] }}\n"
+            "[stages.t]\n{q}"
+        ),
         # a required region that a route fills, that a caller fills, that tracked files fill
         "[context.regions.r]\nrequired = true\nvolatility = 'grows'\n[stages.s]\n{q}tool_routing.default_region = 'r'",
         "[context.regions.r]\nrequired = true\nseed = {{ caller = 'x' }}\n[stages.s]\n{q}",
-        "[context]\nfile_tracking = {{}}\nregions.files = {{ kind = 'hashmap', required = true, volatility = 'rewritten' }}\n"
-        "[stages.s]\n{q}",
+        (
+            "[context]\nfile_tracking = {{}}\n"
+            "regions.files = {{ kind = 'hashmap', required = true, volatility = 'rewritten' }}\n"
+            "[stages.s]\n{q}"
+        ),
         # a connector may have the tool that a permission, a requirement or a gate names
-        "[context.regions.r]\nrequired = true\n[stages.s]\n{q}available_connectors = ['github']\nrequired_tools = ['ask']\n"
-        "tool_permissions.github__search = 'deny'\n"
-        "[stages.s.transitions.t.gate]\nrequire_modifications = true\ntools = ['commit']\n[stages.t]\n{q}",
+        (
+            "[context.regions.r]\nrequired = true\n[stages.s]\n{q}available_connectors = ['github']\n"
+            "required_tools = ['ask']\n"
+            "tool_permissions.github__search = 'deny'\n"
+            "[stages.s.transitions.t.gate]\nrequire_modifications = true\ntools = ['commit']\n[stages.t]\n{q}"
+        ),
         # a loop with a limit in it, and a dead end with a way out
-        "[stages.a]\n{q}[stages.a.transitions]\nb = {{}}\nc = {{}}\n[stages.b]\n{q}max_revisits = 2\n"
-        "[stages.b.transitions]\na = {{}}\n[stages.c]\n{q}",
-        "[stages.s]\n{q}[stages.s.transitions]\nt = {{}}\nu = {{ condition = 'dead_end' }}\n[stages.t]\n{q}max_revisits = 1\n"
-        "transitions = {{}}\n[stages.u]\n{q}",
+        (
+            "[stages.a]\n{q}[stages.a.transitions]\nb = {{}}\nc = {{}}\n[stages.b]\n{q}max_revisits = 2\n"
+            "[stages.b.transitions]\na = {{}}\n[stages.c]\n{q}"
+        ),
+        (
+            "[stages.s]\n{q}[stages.s.transitions]\nt = {{}}\nu = {{ condition = 'dead_end' }}\n[stages.t]\n"
+            "{q}max_revisits = 1\n"
+            "transitions = {{}}\n[stages.u]\n{q}"
+        ),
         # an edge to itself with a limit
         "[stages.s]\n{q}max_revisits = 2\n[stages.s.transitions]\ns = {{}}\nt = {{}}\n[stages.t]\n{q}",
         # a worker stage is reached by its fan-out, and what follows it too
-        "[stages.s]\nmode = 'fan_out'\nmodel = 'p:m'\nworker_stage = 'w'\nmerge_stage = 'm'\n"
-        "[stages.m]\n{q}transitions = {{}}\n[stages.w]\n{q}allow_as_worker = true\n[stages.x]\n{q}",
+        (
+            "[stages.s]\nmode = 'fan_out'\nmodel = 'p:m'\nworker_stage = 'w'\nmerge_stage = 'm'\n"
+            "[stages.m]\n{q}transitions = {{}}\n[stages.w]\n{q}allow_as_worker = true\n[stages.x]\n{q}"
+        ),
         # a failing fan-out with a way out
-        "[stages.s]\nmode = 'fan_out'\nmodel = 'p:m'\nworker_query = 'x'\non_worker_failure = 'fail_all'\n"
-        "transitions.t.condition = 'error'\n[stages.t]\n{q}",
+        (
+            "[stages.s]\nmode = 'fan_out'\nmodel = 'p:m'\nworker_query = 'x'\non_worker_failure = 'fail_all'\n"
+            "transitions.t.condition = 'error'\n[stages.t]\n{q}"
+        ),
         # instructions in a nudge need no region, and neither do those of a blueprint without regions
         "[context.regions.r]\n[stages.s]\n{q}system_prompt = 'Work.'\nprompt_as = 'nudge'",
         "[stages.s]\n{q}system_prompt = 'Work.'",
@@ -183,17 +206,28 @@ def test_a_refreshing_seed_says_that_it_runs_on_every_stage_entry(tmp_path: Path
         "[stages.s]\n{q}available_tools = ['ask_user_text']\nallow_blocking_tools = true",
         # a written volatility is a decision, the instructions have a place of their own, messages have no block
         "[context.regions.r]\nbudget = '50%'\nvolatility = 'rewritten'\n[stages.s]\n{q}",
-        "[context.regions]\nstage_instructions = {{ budget = '5%' }}\nconversation = {{ kind = 'sliding_window', "
-        "budget = '50%' }}\n[stages.s]\n{q}",
+        (
+            "[context.regions]\nstage_instructions = {{ budget = '5%' }}\nconversation = {{ kind = 'sliding_window', "
+            "budget = '50%' }}\n[stages.s]\n{q}"
+        ),
         # one permission for the blueprint, one tool for reading what was routed
         "tool_permissions.shell = 'ask'\n[stages.s]\n{q}available_tools = ['shell']",
-        "[context.regions.r]\nvolatility = 'grows'\n[stages.s]\n{q}available_tools = ['read_file', 'context_read']\n"
-        "tool_routing.default_region = 'r'",
+        (
+            "[context.regions.r]\nvolatility = 'grows'\n[stages.s]\n"
+            "{q}available_tools = ['read_file', 'context_read']\n"
+            "tool_routing.default_region = 'r'"
+        ),
         # a summary that the region does not take, or that the transform does not order
-        "[context.regions.r]\nrequired = true\nsummarizable = false\n[stages.s]\n{q}available_tools = ['context_write']\n"
-        "transitions.t.transform = 'compact'\n[stages.t]\n{q}",
-        "[context.regions.r]\nrequired = true\nkind = 'hashmap'\n[stages.s]\n{q}available_tools = ['context_write']\n"
-        "transitions.t.transform = 'compact'\n[stages.t]\n{q}",
+        (
+            "[context.regions.r]\nrequired = true\nsummarizable = false\n[stages.s]\n"
+            "{q}available_tools = ['context_write']\n"
+            "transitions.t.transform = 'compact'\n[stages.t]\n{q}"
+        ),
+        (
+            "[context.regions.r]\nrequired = true\nkind = 'hashmap'\n[stages.s]\n"
+            "{q}available_tools = ['context_write']\n"
+            "transitions.t.transform = 'compact'\n[stages.t]\n{q}"
+        ),
     ],
 )
 def test_what_is_well_meant_is_not_warned_of(text: str, tmp_path: Path) -> None:

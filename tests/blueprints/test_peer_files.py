@@ -77,14 +77,18 @@ def test_of_two_forms_of_a_seed_the_first_in_its_order_counts() -> None:
 
 
 def test_a_threshold_of_nothing_counts_as_not_written() -> None:
-    text = "[stages.s.transitions.t]\ncondition = 'stuck'\nstuck_after_iterations = 4\nstuck_after_tool_calls = 0\n[stages.t]"
+    text = (
+        "[stages.s.transitions.t]\ncondition = 'stuck'\nstuck_after_iterations = 4\nstuck_after_tool_calls = 0\n"
+        "[stages.t]"
+    )
     (edge,) = blueprint_of(text, file=PEER).stages[0].transitions or ()
     assert (edge.stuck_after_iterations, edge.stuck_after_tool_calls) == (4, None)
 
 
 def test_a_candidate_without_provider_is_its_default_one() -> None:
     blueprint = blueprint_of(
-        "[compaction]\nmodel = 'n'\n[stages.s]\nmodel = { models = [{ model = 'm' }] }\n[stages.t]\nmodel = { model = 'm' }",
+        "[compaction]\nmodel = 'n'\n[stages.s]\nmodel = { models = [{ model = 'm' }] }\n[stages.t]\n"
+        "model = { model = 'm' }",
         file=PEER,
     )
     expected = ModelSettings((ModelChoice("anthropic", "m"),))

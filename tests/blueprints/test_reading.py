@@ -93,7 +93,9 @@ def test_an_amount_may_be_whole_or_nothing() -> None:
 
 def test_a_table_without_keys_turns_tracking_on() -> None:
     assert blueprint_of("context.regions.files.kind = 'hash_map'").file_tracking is None
-    assert blueprint_of("context.regions.files.kind = 'hash_map'\n[context.file_tracking]").file_tracking == FileTracking()
+    assert (
+        blueprint_of("context.regions.files.kind = 'hash_map'\n[context.file_tracking]").file_tracking == FileTracking()
+    )
 
 
 # --- models
@@ -159,7 +161,8 @@ def test_the_default_model_is_the_blueprints() -> None:
 
 def test_lanes_are_set_each_by_its_table() -> None:
     lanes = blueprint_of(
-        "[lanes.compaction]\nmodel = 'p:m'\nmax_tokens = 9\ntimeout_s = 5\nretries = 0\ntemperature = 0.2\nprompt = 'Short.'\n"
+        "[lanes.compaction]\nmodel = 'p:m'\nmax_tokens = 9\ntimeout_s = 5\nretries = 0\ntemperature = 0.2\n"
+        "prompt = 'Short.'\n"
         "[lanes.refresh]\ntimeout_s = 7"
     ).lanes
     assert lanes.compaction == LaneSettings(ModelChoice("p", "m"), 9, 5.0, 0, 0.2, "Short.")
@@ -282,7 +285,9 @@ def test_other_modes_imply_no_flags() -> None:
 
 
 def test_the_keys_of_a_fan_out_stand_among_the_stages_own() -> None:
-    stage = stage_of("mode = 'fan_out'\nworker_stage = 'w'\nmax_items = 0\nmax_workers = 0\n[stages.w]\nallow_as_worker = true")
+    stage = stage_of(
+        "mode = 'fan_out'\nworker_stage = 'w'\nmax_items = 0\nmax_workers = 0\n[stages.w]\nallow_as_worker = true"
+    )
     assert stage.fan_out == FanOut(worker_stage="w", max_items=None, max_workers=0)
     assert stage_of("mode = 'fan_out'\nworker_query = 'x'").fan_out == FanOut(worker_query="x")
 
@@ -312,7 +317,8 @@ def test_choices_and_followups_are_options_and_directives() -> None:
 
 def test_free_tables_keep_the_order_of_the_file() -> None:
     output = stage_of("output.schema = { type = 'object', properties = { z = {}, a = {} }, required = ['z'] }").output
-    assert output and output.schema
+    assert output
+    assert output.schema
     assert list(output.schema) == ["type", "properties", "required"]
     assert list(output.schema["properties"]) == ["z", "a"]
 
@@ -321,7 +327,8 @@ def test_a_policy_may_name_earlier_steps_regions_and_placeholders() -> None:
     policy = stage_of(
         "available_tools = ['list_dir', 'read_file', 'submit_output']\n[stages.s.offline]\npolicy = [\n"
         "{ call = 'list_dir' },\n"
-        "{ call = 'read_file', for_each = 'result(1)', args = { path = '{item}', n = 1, of = ['{task}', { x = '{{}}' }] } },\n"
+        "{ call = 'read_file', for_each = 'result(1)', args = { path = '{item}', n = 1, of = ['{task}', "
+        "{ x = '{{}}' }] } },\n"
         "{ call = 'read_file', for_each = 'region(task)', args = { path = '{ result(2) }' } },\n"
         "{ extract = 'task', sentences = 2, into = 'submit_output' },\n"
         "{ say = '{result(4)} {extract(conversation, 3)} {region(task)}' },\n"

@@ -72,6 +72,8 @@ SINGLE_VALUES = {
     "an amount below nothing": ("bad-value", "[budget]\nmax_cost_usd = -0.5 # <-"),
     "an amount that is no number": ("bad-value", '[budget]\nmax_cost_usd = "much" # <-'),
     "an amount that is a flag": ("wrong-type", "[budget]\nmax_cost_usd = true # <-"),
+    "an amount of a billion digits": ("bad-value", "[budget]\nmax_cost_usd = '1e999999999' # <-"),
+    "a share of a million digits": ("bad-value", f"[context.regions.r]\nbudget = '{'9' * 1_000_000}%' # <-"),
     "an amount without end": ("bad-value", "[budget]\nmax_cost_usd = inf # <-"),
     "a time of nothing": ("bad-value", "[budget]\nmax_wall_s = 0 # <-"),
     "a time that is no number": ("bad-value", "[budget]\nmax_wall_s = nan # <-"),
@@ -80,7 +82,10 @@ SINGLE_VALUES = {
     "an unknown profile": ("bad-value", '[context.observations]\nprofile = "chatty" # <-'),
     "an unknown style of a question": (
         "bad-value",
-        '[stages.s]\nmode = "interactive_points"\n[[stages.s.interaction_points]]\nname = "a"\nprompt = "?"\nstyle = "x" # <-',
+        (
+            '[stages.s]\nmode = "interactive_points"\n[[stages.s.interaction_points]]\nname = "a"\nprompt = "?"\n'
+            'style = "x" # <-'
+        ),
     ),
     "a parameter that JSON cannot say": (
         "wrong-type",
@@ -156,7 +161,7 @@ SEEDS = {
     ),
     "a tool seed without a name": (
         "missing-key",
-        '[context.regions.r]\nseed = { tools = [{ args = { a = 1 } }] } # <-',
+        "[context.regions.r]\nseed = { tools = [{ args = { a = 1 } }] } # <-",
     ),
     "a tool seed that is a number": ("wrong-type", "[context.regions.r]\nseed = { tool = 3 } # <-"),
     "an own file without a folder": (
@@ -240,13 +245,17 @@ REGIONS = {
     ),
     "a region of a child that is not there": (
         "unknown-region",
-        "[[transforms]]\nfrom_blueprint = 'trial'\nto_blueprint = 'b'\n"
-        "mappings = [{ from_region = 'q', to_region = 'x' }] # <-",
+        (
+            "[[transforms]]\nfrom_blueprint = 'trial'\nto_blueprint = 'b'\n"
+            "mappings = [{ from_region = 'q', to_region = 'x' }] # <-"
+        ),
     ),
     "fields without extract": (
         "transform-fields",
-        "[[transforms]]\nfrom_blueprint = 'a'\nto_blueprint = 'trial'\n"
-        "mappings = [{ from_region = 'q', to_region = 'task', fields = ['a'] }] # <-",
+        (
+            "[[transforms]]\nfrom_blueprint = 'a'\nto_blueprint = 'trial'\n"
+            "mappings = [{ from_region = 'q', to_region = 'task', fields = ['a'] }] # <-"
+        ),
     ),
     "a read path of another user": ("read-path-invalid", '[read_paths]\nallow = ["~root/x"] # <-'),
     "a read path with a step up inside": ("read-path-invalid", '[read_paths]\nallow = ["a/../b"] # <-'),
@@ -284,13 +293,17 @@ STAGES = {
     ),
     "routing into a region of another layout": (
         "routing-into-unseen-region",
-        "[context.regions.notes]\n[stages.s.context.regions.task]\n"
-        "[stages.s.tool_routing.overrides]\nread_file = 'notes' # <-",
+        (
+            "[context.regions.notes]\n[stages.s.context.regions.task]\n"
+            "[stages.s.tool_routing.overrides]\nread_file = 'notes' # <-"
+        ),
     ),
     "routing into a hidden region": (
         "routing-into-unseen-region",
-        "[context.regions.notes]\n[stages.s.context]\nhide = ['notes']\n"
-        "[stages.s.tool_routing]\ndefault_region = 'notes' # <-",
+        (
+            "[context.regions.notes]\n[stages.s.context]\nhide = ['notes']\n"
+            "[stages.s.tool_routing]\ndefault_region = 'notes' # <-"
+        ),
     ),
     "a fan-out without worker": ("fan-out-worker", "[stages.s] # <-\nmode = 'fan_out'"),
     "a fan-out with two workers": (
@@ -324,34 +337,47 @@ STAGES = {
     ),
     "two questions of one name": (
         "duplicate-point",
-        "[stages.s]\nmode = 'interactive_points'\ninteraction_points = [\n{ name = 'a', prompt = '?' },\n"
-        "{ name = 'a', prompt = '!' }, # <-\n]",
+        (
+            "[stages.s]\nmode = 'interactive_points'\ninteraction_points = [\n{ name = 'a', prompt = '?' },\n"
+            "{ name = 'a', prompt = '!' }, # <-\n]"
+        ),
     ),
     "a choice of one": (
         "interaction-options",
-        "[stages.s]\nmode = 'interactive_points'\n[[stages.s.interaction_points]] # <-\nname = 'a'\nprompt = '?'\n"
-        "style = 'multiple_choice'\noptions = ['yes']",
+        (
+            "[stages.s]\nmode = 'interactive_points'\n[[stages.s.interaction_points]] # <-\nname = 'a'\nprompt = '?'\n"
+            "style = 'multiple_choice'\noptions = ['yes']"
+        ),
     ),
     "an answer that nobody can give": (
         "interaction-options",
-        "[stages.s]\nmode = 'interactive_points'\n[[stages.s.interaction_points]]\nname = 'a'\nprompt = '?'\n"
-        "style = 'multiple_choice'\noptions = ['yes', 'no']\nabort_options = ['stop'] # <-",
+        (
+            "[stages.s]\nmode = 'interactive_points'\n[[stages.s.interaction_points]]\nname = 'a'\nprompt = '?'\n"
+            "style = 'multiple_choice'\noptions = ['yes', 'no']\nabort_options = ['stop'] # <-"
+        ),
     ),
     "choices for a free answer": (
         "key-without-effect",
-        "[stages.s]\nmode = 'interactive_points'\n[[stages.s.interaction_points]]\nname = 'a'\nprompt = '?'\n"
-        "choices = ['yes', 'no'] # <-",
+        (
+            "[stages.s]\nmode = 'interactive_points'\n[[stages.s.interaction_points]]\nname = 'a'\nprompt = '?'\n"
+            "choices = ['yes', 'no'] # <-"
+        ),
     ),
     "a document that is not there": (
         "unknown-region",
-        "[stages.s]\nmode = 'interactive_points'\n[[stages.s.interaction_points]]\nname = 'a'\nprompt = '?'\n"
-        "document_region = 'draft' # <-",
+        (
+            "[stages.s]\nmode = 'interactive_points'\n[[stages.s.interaction_points]]\nname = 'a'\nprompt = '?'\n"
+            "document_region = 'draft' # <-"
+        ),
     ),
     "a hook outside the folder": ("path-outside-folder", "[stages.s.hooks]\non_error = '/a.py' # <-"),
 }
 EDGES = {
     "an edge to nowhere": ("unknown-stage", "[stages.s.transitions.t] # <-"),
-    "an edge to itself": ("self-edge-without-max-revisits", "[stages.s.transitions.s] # <-\n[stages.s.transitions.t]\n[stages.t]"),
+    "an edge to itself": (
+        "self-edge-without-max-revisits",
+        "[stages.s.transitions.s] # <-\n[stages.s.transitions.t]\n[stages.t]",
+    ),
     "stuck without threshold": (
         "stuck-without-threshold",
         "[stages.s.transitions.t] # <-\ncondition = 'stuck'\n[stages.t]",
@@ -374,8 +400,10 @@ EDGES = {
     ),
     "a transform that contradicts itself": (
         "transform-contradiction",
-        "[context.regions.r]\n[stages.s.transitions.t]\ntransform = 'custom'\n"
-        "transform_config = { carry = ['r'], clear = ['r'] } # <-\n[stages.t]",
+        (
+            "[context.regions.r]\n[stages.s.transitions.t]\ntransform = 'custom'\n"
+            "transform_config = { carry = ['r'], clear = ['r'] } # <-\n[stages.t]"
+        ),
     ),
     "a gate on a region that is not there": (
         "unknown-region",
@@ -399,8 +427,11 @@ EDGES = {
     ),
     "a gate on a tool that is not there": (
         "gate-unknown-tool",
-        "[stages.s]\navailable_tools = ['write_file']\n[stages.s.transitions.t.gate]\nrequire_modifications = true\n"
-        "tools = ['commit'] # <-\n[stages.t]",
+        (
+            "[stages.s]\navailable_tools = ['write_file']\n[stages.s.transitions.t.gate]\n"
+            "require_modifications = true\n"
+            "tools = ['commit'] # <-\n[stages.t]"
+        ),
     ),
     "stages that lead to one another for ever": (
         "no-way-to-end",
@@ -441,33 +472,51 @@ OFFLINE = {
     ),
     "a source that is none": (
         "offline-source",
-        "[stages.s]\navailable_tools = ['read_file']\noffline.policy = [{ call = 'read_file', for_each = 'task' }] # <-",
+        (
+            "[stages.s]\navailable_tools = ['read_file']\n"
+            "offline.policy = [{ call = 'read_file', for_each = 'task' }] # <-"
+        ),
     ),
     "an extract as a source": (
         "offline-source",
-        "[stages.s]\navailable_tools = ['read_file']\n"
-        "offline.policy = [{ call = 'read_file', for_each = 'extract(task, 2)' }] # <-",
+        (
+            "[stages.s]\navailable_tools = ['read_file']\n"
+            "offline.policy = [{ call = 'read_file', for_each = 'extract(task, 2)' }] # <-"
+        ),
     ),
     "a source that comes later": (
         "offline-source",
-        "[stages.s]\navailable_tools = ['read_file']\n"
-        "offline.policy = [{ call = 'read_file', for_each = 'result(1)' }] # <-",
+        (
+            "[stages.s]\navailable_tools = ['read_file']\n"
+            "offline.policy = [{ call = 'read_file', for_each = 'result(1)' }] # <-"
+        ),
     ),
     "a source that gives nothing": (
         "offline-source",
-        "[stages.s]\navailable_tools = ['read_file']\noffline.policy = [{ say = 'x' },\n"
-        "{ call = 'read_file', for_each = 'result(1)' }] # <-",
+        (
+            "[stages.s]\navailable_tools = ['read_file']\noffline.policy = [{ say = 'x' },\n"
+            "{ call = 'read_file', for_each = 'result(1)' }] # <-"
+        ),
     ),
     "a source in a region that is not there": (
         "unknown-region",
-        "[stages.s]\navailable_tools = ['read_file']\n"
-        "offline.policy = [{ call = 'read_file', for_each = 'region(notes)' }] # <-",
+        (
+            "[stages.s]\navailable_tools = ['read_file']\n"
+            "offline.policy = [{ call = 'read_file', for_each = 'region(notes)' }] # <-"
+        ),
     ),
     "a placeholder that is none": ("offline-placeholder", "[stages.s.offline]\npolicy = [{ say = 'Of {tsk}' }] # <-"),
+    "a placeholder of a loop outside one": (
+        "offline-placeholder",
+        "[stages.s.offline]\npolicy = [{ say = '{item}' }] # <-",
+    ),
+    "pages of what is no call": ("offline-step", "[stages.s.offline]\npolicy = [{ say = 'a', pages = 2 }] # <-"),
     "a placeholder of a region that is not there": (
         "unknown-region",
-        "[stages.s]\navailable_tools = ['shell']\n"
-        "offline.policy = [{ call = 'shell', args = { a = ['{region(notes)}'] } }] # <-",
+        (
+            "[stages.s]\navailable_tools = ['shell']\n"
+            "offline.policy = [{ call = 'shell', args = { a = ['{region(notes)}'] } }] # <-"
+        ),
     ),
     "a placeholder without its number": (
         "offline-source",
@@ -489,6 +538,8 @@ def test_it_is_refused_once_and_on_its_line(name: str) -> None:
 def test_its_place_begins_the_key_or_the_value_that_is_meant(name: str) -> None:
     text = HEAD + CASES[name][1]
     (error,) = [finding for finding in found_in(CASES[name][1]) if finding.severity == "error"]
-    assert error.line and error.column and error.file == "blueprint.toml"
+    assert error.line
+    assert error.column
+    assert error.file == "blueprint.toml"
     line = text.split("\n")[error.line - 1]
     assert line[error.column - 2 : error.column - 1] in {"", " ", "[", ".", "{", "="} or error.column == 1

@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 from shoal.blueprints._toml import Document, Path, Syntax, parse
 
 KEY_TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), max_size=6)
-LINE_TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\"'\\", exclude_categories=("Cc", "Cs")), max_size=8)
+LINE_TEXT = st.text(
+    st.characters(codec="utf-8", exclude_characters="\"'\\", exclude_categories=("Cc", "Cs")), max_size=8
+)
 SCALARS = (
-    "true", "false", "0", "-17", "+3", "1_000", "0xDEAD_beef", "0o17", "0b101", "3.5", "-2e+10", "6.0_1e-3", "inf", "-nan",
-    "1979-05-27", "1979-05-27T07:32:00Z", "1979-05-27 07:32:00.5-07:00", "1979-05-27 07:32", "07:32:10", "07:32",
+    "true", "false", "0", "-17", "+3", "1_000", "0xDEAD_beef", "0o17", "0b101", "3.5", "-2e+10", "6.0_1e-3", "inf",
+    "-nan", "1979-05-27", "1979-05-27T07:32:00Z", "1979-05-27 07:32:00.5-07:00", "1979-05-27 07:32",
+    "07:32:10", "07:32",
 )  # fmt: skip
 ESCAPES = st.sampled_from([r"\n", r"\"", r"\\", r"\u00e9", r"\U0001f600", r"\e", r"\x41", r"\t"])
 

@@ -1,0 +1,206 @@
+"""A blueprint that is built in Python is held to the same rules as a file, and to what a file can hold."""
+
+from __future__ import annotations
+
+import dataclasses
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.blueprints import (
+    OBSERVATION_PROFILES,
+    Blueprint,
+    Budget,
+    CallerSeed,
+    Edge,
+    FanOut,
+    FilesSeed,
+    Finding,
+    GlobSeed,
+    Lanes,
+    LaneSettings,
+    LiteralSeed,
+    ModelChoice,
+    ModelSettings,
+    Observations,
+    Region,
+    Route,
+    ScriptSeed,
+    Stage,
+    ToolRouting,
+    can_write,
+    resolve_observations,
+    stage_tools,
+    tool_name,
+    validate,
+)
+
+STAGE = Stage("s", model=ModelSettings((ModelChoice("p", "m"),)), max_iterations=3)
+
+
+def blueprint(*stages: Stage, **fields: Any) -> Blueprint:
+    return Blueprint("trial", stages or (STAGE,), **fields)
+
+
+def errors(made: Blueprint) -> list[tuple[str, str | None]]:
+    return [(one.id, one.key) for one in validate(made) if one.severity == "error"]
+
+
+def test_a_good_blueprint_has_no_finding() -> None:
+    assert validate(blueprint()) == ()
+
+
+def test_warnings_and_notes_are_given_too() -> None:
+    found = validate(blueprint(dataclasses.replace(STAGE, max_iterations=None)))
+    assert [(one.id, one.severity, one.file, one.line) for one in found] == [
+        ("stage-missing-max-iterations", "warning", None, None)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("made", "id_", "key"),
+    [
+        (blueprint(regions=(Region("r", budget=35),)), "bad-value", "context.regions.r.budget"),
+        (blueprint(regions=(Region("r", budget=0.0),)), "bad-value", "context.regions.r.budget"),
+        (blueprint(regions=(Region("r", budget=float("nan")),)), "wrong-type", "context.regions.r.budget"),
+        (blueprint(regions=(Region("r", budget="35%"),)), "not-in-a-file", "regions.r.budget"),
+        (blueprint(regions=(Region("r", max_tokens=-1),)), "bad-value", "context.regions.r.max_tokens"),
+        (blueprint(regions=(Region("r", max_tokens=5.0),)), "wrong-type", "context.regions.r.max_tokens"),
+        (blueprint(regions=(Region("r", "pined"),)), "bad-value", "context.regions.r.kind"),
+        (blueprint(regions=(Region("r", seed="task"),)), "not-in-a-file", "regions.r.seed"),
+        (blueprint(regions=(Region("r", seed=5),)), "region-seed-not-understood", "context.regions.r.seed"),
+        (blueprint(regions=(Region("r", accepts=["text/plain"]),)), "not-in-a-file", "regions.r.accepts"),
+        (blueprint(regions=("r",)), "wrong-type", "context.regions.0"),
+        (blueprint(regions="r"), "wrong-type", "context.regions"),
+        (blueprint(Stage(5)), "wrong-type", "stages"),
+        (blueprint(dataclasses.replace(STAGE, max_iterations=0)), "not-in-a-file", "stages.s.max_iterations"),
+        (blueprint(dataclasses.replace(STAGE, model="p:m")), "not-in-a-file", "stages.s.model"),
+        (blueprint(dataclasses.replace(STAGE, hooks={1: "x.py"})), "wrong-type", "stages.s.hooks"),
+        (blueprint(dataclasses.replace(STAGE, fan_out=FanOut())), "key-without-effect", "stages.s.mode"),
+        (blueprint(dataclasses.replace(STAGE, mode="fan_out")), "fan-out-worker", "stages.s"),
+        (blueprint(STAGE, STAGE), "duplicate-stage", "stages.s"),
+        (blueprint(regions=(Region("r"), Region("r"))), "duplicate-region", "context.regions.r"),
+        (blueprint(dataclasses.replace(STAGE, name=" s")), "bad-value", 'stages." s"'),
+        (blueprint(budget=Budget(max_cost_usd=0.1)), "not-in-a-file", "budget.max_cost_usd"),
+        (blueprint(budget=Budget(max_cost_usd=Decimal("NaN"))), "bad-value", "budget.max_cost_usd"),
+        (blueprint(budget=Budget(max_cost_usd=Decimal("1e99"))), "bad-value", "budget.max_cost_usd"),
+        (blueprint(lanes=Lanes(refresh=LaneSettings(max_tokens=5))), "not-in-a-file", "lanes.refresh.max_tokens"),
+        (
+            blueprint(model=ModelSettings(parameters={"temperature": 1.0})),
+            "not-in-a-file",
+            "model.temperature",
+        ),
+        (blueprint(model=ModelSettings(parameters={"x": None})), "wrong-type", "defaults.model.parameters.x"),
+        (blueprint(model=ModelSettings(parameters={"x": {1: 2}})), "wrong-type", "defaults.model.parameters.x"),
+        (blueprint(model=ModelSettings(parameters={"x": ("a",)})), "wrong-type", "defaults.model.parameters.x"),
+        (blueprint(model=ModelSettings(parameters={"x": "\ud800"})), "bad-value", "defaults.model.parameters.x"),
+        (blueprint(model=ModelSettings(parameters={"\ud800": 1})), "bad-value", "defaults.model.parameters"),
+        (blueprint(description="\ud800"), "bad-value", "agent.description"),
+        (blueprint(tool_permissions={"\ud800": "ask"}), "bad-value", "tool_permissions"),
+    ],
+)
+def test_a_value_that_no_file_could_hold_is_an_error(made: Blueprint, id_: str, key: str) -> None:
+    assert errors(made) == [(id_, key)]
+
+
+def test_two_edges_to_one_target_are_an_error() -> None:
+    edges = (Edge("t"), Edge("t", "error"))
+    made = blueprint(dataclasses.replace(STAGE, transitions=edges), dataclasses.replace(STAGE, name="t"))
+    assert errors(made) == [("duplicate-edge", "stages.s.transitions.t")]
+
+
+@pytest.mark.parametrize("seed", [FilesSeed(("blueprint:a",)), GlobSeed("blueprint:*"), ScriptSeed("blueprint:a.py")])
+def test_an_own_file_needs_a_folder(seed: FilesSeed | GlobSeed | ScriptSeed, tmp_path: Path) -> None:
+    regions = (Region("r", seed=seed),)
+    assert [id_ for id_, _ in errors(blueprint(regions=regions))] == ["path-without-folder"]
+    assert errors(blueprint(regions=regions, folder=tmp_path)) == []
+
+
+def test_an_own_file_stays_in_its_folder(tmp_path: Path) -> None:
+    regions = (Region("r", seed=FilesSeed(("blueprint:a/../b", "blueprint:a/../../b", "blueprint:/etc/x"))),)
+    assert errors(blueprint(regions=regions, folder=tmp_path)) == [
+        ("path-outside-folder", "context.regions.r.seed.files[1]"),
+        ("path-outside-folder", "context.regions.r.seed.files[2]"),
+    ]
+
+
+def test_a_region_named_task_takes_the_task_in_python_too() -> None:
+    assert Region("task").seed == CallerSeed("task")
+    assert Region("task", seed=LiteralSeed("x")).seed == LiteralSeed("x")
+    assert Region("tasks").seed is None
+
+
+def test_what_a_required_region_needs_is_seen_through_every_layout() -> None:
+    own = dataclasses.replace(STAGE.context, regions=(Region("r", "checklist"),))
+    writer = dataclasses.replace(STAGE, name="w", context=own, available_tools=("todo_add",))
+    reader = dataclasses.replace(
+        STAGE, transitions=(Edge("w"),), context=dataclasses.replace(own, regions=(Region("q"),))
+    )
+    made = blueprint(reader, writer, regions=(Region("r", "checklist", required=True),))
+    assert [one.id for one in validate(made)] == []
+
+
+# --- what is shared with the runtime
+
+
+def test_an_alias_stands_for_its_tool() -> None:
+    assert (tool_name("bash"), tool_name("shell"), tool_name("grep")) == ("shell", "shell", "grep")
+
+
+def test_the_tools_of_a_stage_have_their_own_names_and_what_its_mode_implies() -> None:
+    assert stage_tools(Stage("s", available_tools=("bash", "read_file", "shell"))) == ("shell", "read_file")
+    assert stage_tools(Stage("s", mode="output", available_tools=("read_file",))) == ("read_file", "submit_output")
+    assert stage_tools(Stage("s", mode="fan_out")) == ("fan_out",)
+
+
+@pytest.mark.parametrize(
+    ("stage", "kind", "can"),
+    [
+        (Stage("s", available_tools=("context_append",)), "pinned", True),
+        (Stage("s", available_tools=("context_append",)), "checklist", False),
+        (Stage("s", available_tools=("todo_add",)), "checklist", True),
+        (Stage("s", available_tools=("todo_add",)), "pinned", False),
+        (Stage("s", available_tools=("todo_done", "context_read", "context_delete")), "pinned", False),
+        (Stage("s", tool_routing=ToolRouting("r")), "checklist", True),
+        (Stage("s", tool_routing=ToolRouting(overrides={"grep": Route("r")})), "pinned", True),
+        (Stage("s", tool_routing=ToolRouting(overrides={"grep": Route(None, 5)})), "pinned", False),
+        (Stage("s", output_routing={"image/*": "r"}), "pinned", True),
+        (Stage("s", mode="fan_out", fan_out=FanOut(results_region="r")), "pinned", True),
+    ],
+)
+def test_a_stage_can_write_what_a_tool_of_its_takes_or_what_it_routes_into(stage: Stage, kind: Any, can: bool) -> None:
+    assert can_write(stage, Region("r", kind)) is can
+
+
+def test_knobs_come_from_the_narrowest_layer_that_writes_them_and_then_from_the_profile() -> None:
+    wide = Observations("chat", observation_window=5, mask_step=7)
+    narrow = Observations(mask_step=1, forget_after_turns=0)
+    assert resolve_observations(wide, None, narrow) == Observations("chat", 5, 40_000, 80_000, 2, 0, 1)
+
+
+def test_without_layers_the_knobs_are_those_of_coding() -> None:
+    assert resolve_observations() == resolve_observations(None) == OBSERVATION_PROFILES["coding"]
+
+
+def test_every_profile_sets_every_knob_in_an_order_that_holds() -> None:
+    for name, profile in OBSERVATION_PROFILES.items():
+        assert resolve_observations(Observations(name)) == profile  # type: ignore[arg-type]
+        assert None not in dataclasses.astuple(profile)
+        assert errors(blueprint(observations=profile)) == []
+
+
+# --- findings
+
+
+@pytest.mark.parametrize(
+    ("finding", "text"),
+    [
+        (Finding("x", "error", "It broke"), "error: It broke [x]"),
+        (Finding("x", "note", "It is", key="a.b"), "note: It is (a.b) [x]"),
+        (Finding("x", "warning", "It may", "f.toml", 3, 7, "a"), "f.toml:3:7: warning: It may (a) [x]"),
+    ],
+)
+def test_a_finding_reads_as_one_line(finding: Finding, text: str) -> None:
+    assert str(finding) == text
