@@ -119,7 +119,7 @@ async def handle_mail(actor: Actor, box: Mailbox, life: Incarnation) -> None:
             if not letters or box.held:
                 if life.leaving:
                     return
-                await box.rest().wait()
+                await box.rest(life).wait()
                 letters = box.letters
                 turns = TURNS
                 continue

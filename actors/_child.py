@@ -83,8 +83,6 @@ class ChildLife(Life):
     async def conclude(self) -> None:
         """Have the actor take its leave."""
         reason = self.reason
-        if self.at_hand is not NOTHING:
-            self._put_back(reason)
         actor, self._actor = self._actor, None
         if actor is None or self.box is None:
             return
@@ -115,18 +113,20 @@ class ChildLife(Life):
     def _failed(self, why: str) -> StartFailed:
         return StartFailed(f"{self.path!r} {why}", child=self.child_id)
 
-    def _put_back(self, reason: Reason) -> None:
+    def hand_back(self) -> None:
         """See to the message whose handling was cut short: it comes back, or whoever asked it is told."""
         item, self.at_hand = self.at_hand, NOTHING
-        if self.spec.redeliver and self.box is not None:
+        if item is NOTHING or self.box is None:
+            return
+        if self.spec.redeliver:
             self.box.give_back(item)
         elif type(item) is Asked:
             error = MailboxClosed(
-                f"{self.path!r} ended while it handled {type(item.message).__qualname__!r} ({reason}); "
+                f"{self.path!r} ended while it handled {type(item.message).__qualname__!r} ({self.reason}); "
                 "ask again where handling it twice does no harm",
                 path=self.path,
             )
-            error.__cause__ = reason.error
+            error.__cause__ = self.reason.error
             item.refuse(error)
 
 

@@ -124,6 +124,10 @@ class Life(ABC):
         """Come up, and do what it is for."""
 
     @abstractmethod
+    def hand_back(self) -> None:
+        """See to the message whose handling was cut short, if there is one."""
+
+    @abstractmethod
     async def conclude(self) -> None:
         """Do the last rites, once `reason` says how `serve` ended."""
 
@@ -136,11 +140,13 @@ class Life(ABC):
                     await self.kernel.checkpoint()  # told to end before it began: cancelled here
                 await self.serve()
             self.reason = end.reason
+            self.hand_back()
             await self.conclude()
         except (KeyboardInterrupt, SystemExit, BaseExceptionGroup) as exc:
             self.reason = crash(exc)
             self.kernel.fail(exc)
         finally:
+            self.hand_back()
             self._finish()
 
     # --- what it does itself
@@ -177,7 +183,10 @@ class Life(ABC):
 
     def quit(self) -> None:
         """End with `normal` now."""
-        self.end(NORMAL)
+        if self.grace_s <= 0:
+            self.kill(NORMAL)
+        else:
+            self.end(NORMAL)
 
     def end(self, reason: Reason, grace_s: float | None = None) -> None:
         """Tell it to end, with *reason*; where that runs already, it goes on by its own clock.
@@ -192,11 +201,11 @@ class Life(ABC):
         elif not self.ending and self.state != "ended":
             self._cut(reason, grace_s)
 
-    def kill(self) -> None:
+    def kill(self, reason: Reason = KILLED) -> None:
         """Cancel what it does, the last rites too, and wait for it no longer than `kill_s`."""
         if not self.killed and self.state != "ended":
             self.killed = True
-            self._cut(KILLED, self.kill_s)
+            self._cut(reason, self.kill_s)
             if self._last is not None:
                 self._last.cancel()
 
@@ -208,6 +217,7 @@ class Life(ABC):
         else:
             if self.reason is _TORN or self.reason.clean:
                 self.reason = KILLED
+            self._disown()
             self._turn("orphan")
             assert self.boss is not None  # at the top is a supervisor, and none of those becomes an orphan
             self.boss.orphaned(self)
@@ -237,6 +247,10 @@ class Life(ABC):
             self._table.pop(self, None)
         self._table = self.kernel.timers.add(delay_s, self) if delay_s < math.inf else None
 
+    def _disown(self) -> None:
+        for thing in tuple(self.owned or ()):
+            thing.cancel()
+
     def _turn(self, state: LifeState) -> None:
         self.state = state
         if self._changed is not None:
@@ -251,8 +265,7 @@ class Life(ABC):
     def _finish(self) -> None:
         if self._table is not None:
             self._table.pop(self, None)
-        for thing in tuple(self.owned or ()):
-            thing.cancel()
+        self._disown()
         orphan = self.state == "orphan"
         self._turn("ended")
         if self.boss is None:

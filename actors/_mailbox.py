@@ -232,14 +232,16 @@ class Mailbox:
         if not waiting:
             self.waiting = None
 
-    def rest(self) -> anyio.Event:
+    def rest(self, life: Incarnation) -> anyio.Event:
         """Return what the reader waits on, now that there is no letter for it; it then looks for `letters` anew."""
         event: anyio.Event = self.kernel.new_event()
+        if life.ending:
+            return event  # it is cancelled already and waits for just that; another one may read here by now
         if not self.letters:
             self.letters = _EMPTY
         if self.paused:
             self.resumed = event
-        elif self.life is None or not self.life.ending:  # else it is cancelled already, and waits for just that
+        else:
             self.wake = event
         return event
 

@@ -174,7 +174,8 @@ class Ref:
         try:
             await parcel.moved.wait()
         finally:
-            box.withdraw(parcel)
+            if not parcel.moved.is_set():
+                box.withdraw(parcel)
         if parcel.error is not None:
             raise parcel.error
 
@@ -226,7 +227,7 @@ class Ref:
             await event.wait()
         finally:
             table.pop(asked, None)
-            if box.waiting is not None:
+            if asked.answered is not None or asked.error is not None:
                 box.withdraw(asked)
         if asked.error is not None:
             raise asked.error

@@ -100,16 +100,17 @@ class _Top:
         """Run the tree until it is over, and then for as long as orphans run."""
         # Whoever cancels the caller stops the tree in order, through `stop`; its specs say how long that may take.
         with anyio.CancelScope(shield=True):
-            async with anyio.create_task_group() as tasks:
-                kernel = self._kernel = Kernel(
-                    tasks, clock=clock or LoopClock(), draw=draw, observer=observer, stop=self.stop
-                )
-                timing = anyio.CancelScope()
-                tasks.start_soon(_keep_time, kernel, timing)
-                self._reason = await self._live(kernel)
-                timing.cancel()
-                self._over()
-            # Here as well where the group was torn down, and above not later than this, for orphans hold the group up.
+            async with anyio.create_task_group() as timing:
+                async with anyio.create_task_group() as tasks:
+                    kernel = self._kernel = Kernel(
+                        tasks, clock=clock or LoopClock(), draw=draw, observer=observer, stop=self.stop
+                    )
+                    timing.start_soon(_keep_time, kernel)
+                    self._reason = await self._live(kernel)
+                    self._over()
+                # Time goes on for as long as orphans run, since somebody may wait for their answers.
+                timing.cancel_scope.cancel()
+            # Again, for where the tasks were torn down.
             self._over()
 
     def _over(self) -> None:
@@ -149,10 +150,9 @@ class _Top:
         return None if self._reason is None else self._reason.error
 
 
-async def _keep_time(kernel: Kernel, scope: anyio.CancelScope) -> None:
+async def _keep_time(kernel: Kernel) -> None:
     try:
-        with scope:
-            await kernel.timers.run()
+        await kernel.timers.run()
     except Exception as exc:  # noqa: BLE001 - not hidden: `running` raises it
         # The clock does not work, so nothing in the tree would end in time: no orderly stop.
         kernel.fail(exc)

@@ -52,6 +52,9 @@ class TreeLife(Life):
         """Start the children and look after them."""
         await self.engine.run()
 
+    def hand_back(self) -> None:
+        """Do nothing: a supervisor has no mailbox, and refuses the calls that it does not get to."""
+
     async def conclude(self) -> None:
         """Stop the children."""
         engine, reason = self.engine, self.reason
@@ -237,7 +240,7 @@ class Tree(Nested):
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.gone(reason)
-            self._reason = reason
+            self._life, self._reason = None, reason
             if self._gone is not None:
                 self._gone.set()
 

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 import anyio
 import pytest
 from anyio import wait_all_tasks_blocked
-from troupe import Add, Adder, Crash, Hang, Witness
+from troupe import Add, Adder, Crash, Hang, Nap, Witness
 
 from shoal.actors import (
     Actor,
@@ -27,7 +27,7 @@ from shoal.actors import (
     handles,
     running,
 )
-from shoal.errors import MailboxClosed, NameTaken, StartFailed
+from shoal.errors import AskTimeout, MailboxClosed, NameTaken, StartFailed
 
 pytestmark = pytest.mark.anyio
 
@@ -168,6 +168,94 @@ async def test_an_on_stop_that_does_not_end_leaves_an_orphan_too():
         assert str((await witness.until("orphaned")).reason) == "crashed: ValueError('boom')"
         assert str((await witness.until("exited")).reason) == "crashed: ValueError('boom')"
         assert await tree.ref("one").ask(Add(1)) == 1
+
+
+async def test_an_orphan_that_comes_back_does_not_disturb_its_successor():
+    """It looks for letters just while the successor handles one; what is sent then must still be read."""
+    witness = Witness()
+    tree = one(Adder, shutdown_s=0)
+    async with running(tree, observer=witness), anyio.create_task_group() as tasks:
+        ref = tree.ref("one")
+        await ref.send(Nap(10.0, shielded=True))
+        await wait_all_tasks_blocked()
+        tasks.start_soon(ref.stop)
+        await witness.until("started", times=2)
+        await ref.send(Nap(20.0))
+        await witness.until("orphan_ended")
+        ref.send_nowait(Add(1))
+        assert await ref.ask(Add(2), timeout_s=100.0) == 3
+
+
+async def test_an_orphan_that_comes_back_leaves_an_idle_successor_its_wake_up_call():
+    witness = Witness()
+    tree = one(Adder, shutdown_s=0)
+    async with running(tree, observer=witness), anyio.create_task_group() as tasks:
+        ref = tree.ref("one")
+        await ref.send(Nap(10.0, shielded=True))
+        await wait_all_tasks_blocked()
+        tasks.start_soon(ref.stop)
+        await witness.until("orphan_ended")
+        assert await ref.ask(Add(2), timeout_s=100.0) == 2
+
+
+async def test_an_ask_that_an_orphan_handles_ends_with_its_deadline_though_the_tree_is_over():
+    async with anyio.create_task_group() as tasks:
+        async with running(one(Adder, shutdown_s=0)) as tree:
+            timed_out: list[float] = []
+            ref = tree.ref("one")
+
+            async def ask() -> None:
+                with pytest.raises(AskTimeout):
+                    await ref.ask(Hang(shielded_s=1000.0), timeout_s=50.0)
+                timed_out.append(anyio.current_time())
+
+            before = anyio.current_time()
+            tasks.start_soon(ask)
+            await wait_all_tasks_blocked()
+        assert timed_out == [pytest.approx(before + 50.0, abs=0.2)]
+
+
+async def test_timers_of_an_orphan_die_when_it_is_given_up():
+    class Stubborn(Adder):
+        @handles(Hang)
+        async def hang(self, message: Hang) -> None:
+            self.me.send_after(5.0, Add(100))
+            await super().hang(message)
+
+    witness = Witness()
+    async with running(one(Stubborn, shutdown_s=0), observer=witness) as tree:
+        ref = tree.ref("one")
+        await ref.send(Hang(shielded_s=20.0))
+        await wait_all_tasks_blocked()
+        await ref.stop()
+        await anyio.sleep(10)
+        assert await ref.ask(Add(1)) == 1
+
+
+async def test_a_stop_without_grace_is_a_normal_end_as_any_stop_is():
+    async with running(one(Adder, restart="transient", shutdown_s=0)) as tree:
+        await tree.ref("one").stop()
+        await wait_all_tasks_blocked()
+        assert [child.state for child in tree.children()] == ["finished"]
+
+
+async def test_an_ask_whose_actor_was_interrupted_with_the_process_is_told():
+    class Interrupted(Actor):
+        async def receive(self, message: object) -> None:
+            raise KeyboardInterrupt
+
+    async def ask_in_vain(ref: Ref) -> None:
+        with anyio.CancelScope(shield=True), pytest.raises(MailboxClosed):
+            await ref.ask("x", timeout_s=1e6)
+        told.append("told")
+
+    told: list[str] = []
+    tree = one(Interrupted)
+    before = anyio.current_time()
+    with pytest.raises(KeyboardInterrupt):
+        async with running(tree):
+            await ask_in_vain(tree.ref("one"))
+    assert (told, anyio.current_time() - before) == (["told"], pytest.approx(0.0, abs=1.0))
 
 
 # --- what it was cancelled by, what it raised

@@ -114,6 +114,14 @@ class Hang:
 
 
 @dataclass(frozen=True, slots=True)
+class Nap:
+    """Has the actor busy for *delay_s* seconds, in which it cannot be cancelled where it is *shielded*."""
+
+    delay_s: float
+    shielded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Leave(Question[str]):
     """Has the actor end by itself."""
 
@@ -145,6 +153,11 @@ class Adder(Actor):
         with anyio.CancelScope(shield=True):
             await anyio.sleep(message.shielded_s)
         await anyio.sleep_forever()
+
+    @handles(Nap)
+    async def nap(self, message: Nap) -> None:
+        with anyio.CancelScope(shield=message.shielded):
+            await anyio.sleep(message.delay_s)
 
     @handles(Leave)
     async def leave(self, message: Leave) -> str:
