@@ -47,10 +47,12 @@ def edge(target: str, **more: Any) -> Edge:
 
 
 @asynccontextmanager
-async def swarm_of(*providers: Provider, journal: Journal | None = None, **more: Any) -> AsyncIterator[Swarm]:
+async def swarm_of(
+    *providers: Provider, journal: Journal | None = None, seed: int = 0, **more: Any
+) -> AsyncIterator[Swarm]:
     """Open a swarm on virtual time; what is still waited for after a virtual day fails the test."""
     with anyio.fail_after(86_400):
-        async with Swarm(providers, journal or MemoryJournal(), clock=virtual(), **more) as swarm:
+        async with Swarm(providers, journal or MemoryJournal(), clock=virtual(seed=seed), **more) as swarm:
             yield swarm
 
 
