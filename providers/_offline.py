@@ -64,6 +64,9 @@ class OfflineProvider:
         policy: Asked first; `None` follows the blueprint alone.
     """
 
+    stands_in = True
+    """It may serve stages that name a provider which is not there: it says so in every reply."""
+
     def __init__(self, *, latency_s: float = 0.0, policy: Policy | None = None) -> None:
         self.default_model = "offline"
         self._latency_s = latency_s

@@ -12,7 +12,7 @@ from shoal.runtime._limits import Limits
 from shoal.runtime._pools import Pool, Pools, PoolStatistics
 from shoal.runtime._program import Program, recorded
 from shoal.runtime._state import RunState, fold
-from shoal.runtime._swarm import Swarm
+from shoal.runtime._swarm import GivenTool, Swarm
 from shoal.runtime._trees import Started, agent
 from shoal.runtime.events import Event
 from shoal.runtime.journal import (
@@ -33,6 +33,7 @@ __all__ = [
     "Effects",
     "Event",
     "FunctionTool",
+    "GivenTool",
     "JobFailed",
     "Journal",
     "Ledger",

@@ -19,7 +19,7 @@ import anyio
 
 from shoal.actors import ChildSpec, DynamicSupervisor, Supervisor, Worker, running
 from shoal.blueprints import Blueprint
-from shoal.errors import RestartsExhausted, RunIsPaused, RunNotFound, RunOwned
+from shoal.errors import RestartsExhausted, RunIsPaused, RunNotFound
 from shoal.errors import RunEnded as RunIsOver
 from shoal.providers import Provider, RetryPolicy, Text, TextDelta
 from shoal.runtime._clock import Clock
@@ -316,16 +316,10 @@ class Swarm:
         return Run(self, row.run_id, row.name)
 
     def _claim(self, run_ids: Sequence[str]) -> None:
+        # A journal in memory has no other process to keep off.
         claim = getattr(self.journal, "claim", None)
-        if claim is None:
-            return
-        owned = getattr(self.journal, "owners", dict[str, str])()
-        for run_id in run_ids:
-            if run_id in owned:
-                raise RunOwned(
-                    f"run {run_id} is hosted by another process ({owned[run_id]}); stop that one first", run_id=run_id
-                )
-        claim(run_ids)
+        if claim is not None:
+            claim(run_ids, now=self._clock.unix())
 
     # --- steering
 

@@ -1,0 +1,141 @@
+"""The swarm as users open it: names and places are resolved here, and objects handed on to the runtime."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import anyio
+import anyio.to_thread
+
+from shoal import runtime
+from shoal._environment import providers_from
+from shoal._held import Held
+from shoal.errors import ConfigInvalid, JournalFailed
+from shoal.providers import Provider, RetryPolicy
+from shoal.runtime import Clock, Journal, Limits, Observer, Permissions, SqliteJournal
+from shoal.runtime.journal import BEAT_S, Durability, host_name
+
+
+class Swarm(runtime.Swarm):
+    """Runs agents: `async with shoal.Swarm() as swarm: run = await swarm.spawn("digest", task="…")`.
+
+    Without arguments it has the offline provider and keeps its events in memory. Leaving the block stops what still
+    runs; where the journal is a file such runs stay in it and can be resumed.
+
+    Args:
+        providers: Who serves models, 1 or more; `None` takes what `SHOAL_PROVIDER` names, else the offline provider.
+        journal: A file to keep events in, or a journal; `None` keeps them in memory.
+        durability: Of a file: `normal` survives the death of the process, `full` a power cut, `off` is for tests.
+        observers: Each gets every event once it is durable.
+        limits: What runs may do at most.
+        permissions: What the user allows.
+        retry: How often a request is repeated.
+        pools: Most requests in flight by provider's name, and `tools`.
+        clock: Time and randomness.
+        services: Workers that live as long as the swarm, by name.
+        beside: Workers that run beside the lanes and, like them, may fail without hurting a run, by name.
+
+    Raises:
+        ConfigInvalid: The environment names a provider that cannot be had.
+    """
+
+    def __init__(
+        self,
+        providers: Sequence[Provider] | None = None,
+        *,
+        journal: str | os.PathLike[str] | Journal | None = None,
+        durability: Durability = "normal",
+        observers: Sequence[Observer] = (),
+        limits: Limits | None = None,
+        permissions: Permissions | None = None,
+        retry: RetryPolicy | None = None,
+        pools: Mapping[str, int] | None = None,
+        clock: Clock | None = None,
+        services: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
+        beside: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
+    ) -> None:
+        self._path: Path | None
+        self._path, given = (Path(journal), None) if isinstance(journal, str | os.PathLike) else (None, journal)
+        self._durability: Durability = durability
+        self._held: Held | None = None
+        shows_life = self._path is not None or (isinstance(given, SqliteJournal) and given.host is not None)
+        super().__init__(
+            providers_from() if providers is None else providers,
+            given,
+            observers,
+            limits=limits,
+            permissions=permissions,
+            retry=retry,
+            pools=pools,
+            clock=clock,
+            services=services,
+            # Beside the lanes: a file that is locked for a while must not take the runs down with it.
+            beside={**({"lease": self._show_life} if shows_life else {}), **(beside or {})},
+        )
+
+    async def __aenter__(self) -> Self:
+        if self._path is not None:
+            self.journal = SqliteJournal(self._path, durability=self._durability, host=host_name())
+        try:
+            if isinstance(self.journal, SqliteJournal):
+                # Before the first run: a run whose host nobody knows could be taken by another process.
+                self.journal.beat(self._clock.unix())
+            return await super().__aenter__()
+        except BaseException:
+            self._close_journal()
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        try:
+            return await super().__aexit__(kind, error, trace)
+        finally:
+            self._close_journal()
+
+    async def open(self) -> Self:
+        """Open the swarm without a block, for a notebook's top level: `swarm = await shoal.Swarm().open()`.
+
+        Raises:
+            ConfigInvalid: It is open already.
+            JournalFailed: The journal's file cannot be opened.
+        """
+        if self._held is not None:
+            raise ConfigInvalid("this swarm is open; `await swarm.close()` it before it is opened again")
+        self._held = await Held.open(self)
+        return self
+
+    async def close(self) -> None:
+        """Close a swarm that `open` opened, as leaving the block does. Closing twice is fine.
+
+        Raises:
+            RestartsExhausted: A tree that was started as critical gave up.
+        """
+        held, self._held = self._held, None
+        if held is not None:
+            await held.close()
+
+    def _close_journal(self) -> None:
+        journal = self.journal
+        if not isinstance(journal, SqliteJournal):
+            return
+        # What cannot be written any more cannot be given up either; this process is about to be silent anyway.
+        with suppress(JournalFailed):
+            journal.leave()
+        if self._path is not None:
+            journal.close()
+
+    async def _show_life(self) -> None:
+        """Show other processes that this one lives, so that none takes its runs."""
+        while True:
+            await anyio.sleep(BEAT_S)
+            journal = self.journal
+            assert isinstance(journal, SqliteJournal)  # the worker is there for such a one only
+            # A beat that is missed is followed by the next; should too many be, appends notice who went on.
+            with suppress(JournalFailed):
+                await anyio.to_thread.run_sync(journal.beat, self._clock.unix())

@@ -1,0 +1,80 @@
+"""What the environment says, and that a key in it changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shoal._environment import found_keys, journal_path, providers_from
+from shoal.errors import ConfigInvalid
+
+KEYS = {"OPENAI_API_KEY": "sk-a-secret", "ANTHROPIC_API_KEY": "sk-another"}
+
+
+@pytest.mark.parametrize("environ", [{}, {"SHOAL_PROVIDER": ""}, {"SHOAL_PROVIDER": " offline "}, KEYS])
+def test_the_offline_provider_serves_unless_another_is_named(environ: dict[str, str]):
+    assert [provider.name for provider in providers_from(environ)] == ["offline"]
+
+
+def test_a_compatible_server_is_had_with_its_url_model_and_key():
+    environ = {"SHOAL_PROVIDER": "compatible", "SHOAL_BASE_URL": "http://127.0.0.1:1/v1", "SHOAL_MODEL": "m"}
+    [provider] = providers_from({**environ, "SHOAL_API_KEY": "sk-a-secret"})
+    assert (provider.name, provider.default_model) == ("compatible", "m")
+    assert "sk-a-secret" not in repr(provider)
+
+
+def test_a_compatible_server_needs_no_model_and_no_key():
+    environ = {"SHOAL_PROVIDER": "compatible", "SHOAL_BASE_URL": "http://127.0.0.1:1/v1"}
+    assert providers_from(environ)[0].default_model is None
+
+
+def test_a_compatible_server_without_a_url_says_which_variable_to_set():
+    with pytest.raises(ConfigInvalid, match="`SHOAL_BASE_URL` is not set"):
+        providers_from({"SHOAL_PROVIDER": "compatible"})
+
+
+def test_a_provider_that_nobody_has_is_refused_with_those_there_are():
+    with pytest.raises(ConfigInvalid, match=r"'openai'; set it to `offline` or `compatible`"):
+        providers_from({"SHOAL_PROVIDER": "openai"})
+
+
+def test_the_process_environment_is_read_when_none_is_given(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SHOAL_PROVIDER", "nobody")
+    monkeypatch.setenv("SHOAL_JOURNAL", "/srv/runs.db")
+    with pytest.raises(ConfigInvalid):
+        providers_from()
+    assert found_keys() == ()
+    assert journal_path() == Path("/srv/runs.db")
+
+
+def test_a_key_that_is_set_is_found_with_the_way_to_use_it_and_without_its_value():
+    found = found_keys(KEYS)
+    assert [key.variable for key in found] == ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"]
+    assert "SHOAL_API_KEY=$OPENAI_API_KEY" in found[1].hint
+    assert "SHOAL_PROVIDER=compatible SHOAL_BASE_URL=https://api.openai.com/v1" in found[1].hint
+    assert "sk-" not in str(found)
+
+
+def test_no_key_is_mentioned_where_a_provider_was_asked_for():
+    assert found_keys({**KEYS, "SHOAL_PROVIDER": "offline"}) == ()
+
+
+def test_the_journal_lies_in_the_state_folder():
+    assert journal_path({"XDG_STATE_HOME": "/state"}) == Path("/state/shoal/runs.db")
+
+
+@pytest.mark.parametrize("environ", [{}, {"XDG_STATE_HOME": ""}, {"XDG_STATE_HOME": "relative"}])
+def test_the_state_folder_is_the_users_where_none_is_named(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert journal_path(environ) == Path("/home/somebody/.local/state/shoal/runs.db")
+
+
+def test_the_journal_is_where_its_variable_says(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert journal_path({"SHOAL_JOURNAL": "~/runs.db", "XDG_STATE_HOME": "/state"}) == Path("/home/somebody/runs.db")
+
+
+def test_a_user_without_a_home_is_told_what_to_set():
+    with pytest.raises(ConfigInvalid, match="`SHOAL_JOURNAL`"):
+        journal_path({"SHOAL_JOURNAL": "~nobody-of-that-name/runs.db"})
