@@ -163,8 +163,11 @@ def main() -> None:
                 ratios[turns] = statistics.median(row[1] / row[0] for row in rows)
                 readings[turns] = statistics.median(row[2] for row in rows)
                 figure(
-                    f"turn/{where}/{turns}", ratios[turns], "x bare loop",
-                    us_per_turn=round(medians[turns] * 1e6, 1), reading_us_subtracted=round(readings[turns] * 1e6, 1),
+                    f"turn/{where}/{turns}",
+                    ratios[turns],
+                    "x bare loop",
+                    us_per_turn=round(medians[turns] * 1e6, 1),
+                    reading_us_subtracted=round(readings[turns] * 1e6, 1),
                 )
             first, last = args.turns[0], args.turns[-1]
             figure(f"turn/{where}/growth", medians[last] / medians[first], f"x from {first} to {last} turns")

@@ -44,7 +44,7 @@ async def exchanged(live: Live, serving: Serving, request: Request, purpose: Pur
                 request,
                 policy=host.retry,
                 on_retry=on_retry,
-                on_delta=lambda delta: host.delta(live.run_id, delta),
+                on_delta=(lambda delta: host.delta(live.run_id, delta)) if purpose == "stage" else None,
             )
     except ProviderError as error:
         breaker.record(error)

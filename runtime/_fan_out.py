@@ -162,7 +162,9 @@ async def _answer(live: Live, turn: Turn, index: int, settings: FanOut, fates: l
         lines.append("")
         lines.append("\n\n".join(_section(fate) for fate in fates))
     fatal = bool(failed) and settings.on_worker_failure == "fail_all"
-    live.emit(ToolCallCompleted(turn.seq, index, Text.of("\n".join(lines)), is_error=fatal))
+    live.emit(
+        ToolCallCompleted(turn.seq, index, Text.of("\n".join(lines)), is_error=fatal, gate="workers" if fatal else "")
+    )
 
 
 def _line(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -153,27 +154,26 @@ class Run:
                 yield event
 
     async def _mixed(self, after: int) -> AsyncGenerator[Event | TextDelta]:
-        send, receive = anyio.create_memory_object_stream[Event | TextDelta](_DELTAS_HELD)
-
-        async def follow() -> None:
-            async with aclosing(self._swarm.journal.tail(self.run_id, after=after)) as events:
-                async for event in events:
-                    await send.send(event)
+        swarm, run_id = self._swarm, self.run_id
+        held: deque[TextDelta] = deque(maxlen=_DELTAS_HELD)
+        woken = anyio.Event()
 
         def show(delta: TextDelta) -> None:
-            try:
-                send.send_nowait(delta)
-            except (anyio.WouldBlock, anyio.BrokenResourceError):
-                return  # a slow reader misses progress, never a result
+            held.append(delta)
+            woken.set()
 
-        with self._swarm.watching(self.run_id, show):
-            async with anyio.create_task_group() as tasks, receive:
-                tasks.start_soon(follow)
-                try:
-                    async for event in receive:
-                        yield event
-                finally:
-                    tasks.cancel_scope.cancel()
+        def wake() -> None:
+            woken.set()  # whichever event is waited for now, not the first one
+
+        with swarm.watching(run_id, show), swarm.journal.listening(run_id, wake):
+            while True:
+                woken = anyio.Event()
+                while held:  # what streamed came before the events that end it
+                    yield held.popleft()
+                for event in swarm.journal.read(run_id, after=after):
+                    after = event.seq
+                    yield event
+                await woken.wait()
 
     def ledger(self) -> Ledger:
         """Return what it used so far, by stage, region and transition."""

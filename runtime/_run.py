@@ -118,7 +118,7 @@ class RunActor(Actor):
                 last = crashes[-1].rpartition("\n")[2]
                 why = f"it crashed {MOST_CRASHES} times without getting on, with {last}"
                 end(live, "error", "\n\n".join((why, *crashes)))
-        elif self._resumed_by is not None and state.phase != "ended":
+        elif self._resumed_by is not None and state.phase == "running":
             live.emit(RunResumed(self._resumed_by))
         if state.phase != "ended":
             for job in tuple(state.jobs):

@@ -297,6 +297,8 @@ class RunState:
         if message is None:
             if written.source:
                 message = materialise(self.content(written.source, written.index), written.cut, written.text)
+                if written.kind not in ("assistant_turn", "tool_result") and message.role != "user":
+                    message = Message("user", message.texts)  # a result that was routed is plain text where it went
             else:
                 message = Message("user", () if written.text is None else (written.text,))
         self.view.apply(written, event.seq, event.at, message)

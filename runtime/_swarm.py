@@ -183,7 +183,7 @@ class Swarm:
 
         Args:
             tree: The tree; see `shoal.agent` for children that are runs.
-            critical: Where it gives up, leaving the swarm's block raises `RestartsExhausted`, and its body is cancelled.
+            critical: Where it gives up, the swarm's block is cancelled, and leaving it raises `RestartsExhausted`.
 
         Raises:
             StartFailed: A child did not come up; those before it were stopped.
@@ -311,7 +311,7 @@ class Swarm:
         for each in reversed(asleep):
             await hall.take_up(each.run_id, "restart")
         for each in open_rows:
-            if each.status == "paused":
+            if each.status == "paused" and each.run_id in hall.live:
                 await self.resume(each.run_id)
         return Run(self, row.run_id, row.name)
 

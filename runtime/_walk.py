@@ -175,6 +175,8 @@ def decide(state: RunState, limits: Limits) -> Action:
             return RunCalls() if fan_out is None else RunFanOut(fan_out)
         if len(turn.answered) < len(turn.calls):
             return WriteResults()
+        if _workers_failed(state):
+            return _to_the_rescue(state, (), "a worker failed, and this stage wants all of them")
         if not turn.calls or _fanned_out(state):
             return _through_the_gate(state, _exit(state, limits))
     assert state.visit is not None  # a run is entered with its first event
@@ -349,13 +351,26 @@ def _fanned_out(state: RunState) -> bool:
     return any(turn.calls[i].name == FAN_OUT and not result.is_error for i, result in turn.results.items())
 
 
+def _workers_failed(state: RunState) -> bool:
+    """Say whether the newest turn's fan-out failed as a whole because one worker did."""
+    turn, visit, fan_out = state.turn, state.visit, state.stage.stage.fan_out
+    if turn is None or visit is None or fan_out is None or fan_out.on_worker_failure != "fail_all":
+        return False
+    return any(turn.calls[i].name == FAN_OUT and r.is_error and r.gate == "workers" for i, r in turn.results.items())
+
+
+def _to_the_rescue(state: RunState, flags: tuple[str, ...], error: str) -> Leave:
+    edge = special(state, "error") or special(state, "dead_end")
+    if edge is None:
+        return Leave("error", None, "error", flags=flags, error=error)
+    return Leave("error", edge.target, edge.condition, edge, flags=flags, error=error)
+
+
 def _after_fan_out(state: RunState, flags: tuple[str, ...]) -> Action:
     fan_out = state.stage.stage.fan_out
     assert fan_out is not None  # a stage of that mode has it
-    if flags:
-        edge = special(state, "error") or special(state, "dead_end")
-        if edge is not None:
-            return Leave("error", edge.target, edge.condition, edge, flags=flags, error="the stage handed out no items")
+    if flags and (special(state, "error") or special(state, "dead_end")):
+        return _to_the_rescue(state, flags, "the stage handed out no items")
     if fan_out.merge_stage is not None:
         return Leave("done", fan_out.merge_stage, "merge", flags=flags)
     return _resolved(state, "done", flags, "")

@@ -426,7 +426,8 @@ class ToolCallCompleted(msgspec.Struct, frozen=True, gc=False, array_like=True):
         text: What the model reads.
         is_error: The call failed, or was stopped at a gate.
         note: What the tool says beside its result; empty for nothing.
-        gate: The gate that stopped it: `visibility`, `schema`, `permission`; empty where it ran.
+        gate: What stopped it: `visibility`, `schema`, `permission`, or `workers` where a fan-out failed as a whole;
+            empty where it ran.
         interrupted: It was started by a process that died; whether it had an effect is unknown.
     """
 

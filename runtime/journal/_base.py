@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Literal, Protocol, TypeAlias, final
 
 import msgspec
@@ -113,6 +114,10 @@ class Journal(Reader, Protocol):
 
     def tail(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Event]:
         """Yield the events of *run_id* behind *after*, and go on with new ones as they become durable; never ends."""
+        ...
+
+    def listening(self, run_id: str, wake: Callable[[], None]) -> AbstractContextManager[None]:
+        """Call *wake* whenever events of *run_id* became durable, while the block runs."""
         ...
 
     async def serve(self) -> None:

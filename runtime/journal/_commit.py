@@ -5,7 +5,8 @@ A batch has one event that all its waiters share. Observers and readers learn of
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 
 import anyio
 
@@ -45,19 +46,34 @@ class Batch:
 class Tails:
     """Who waits for new events of which run."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("_listeners", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: dict[str, anyio.Event] = {}
+        self._listeners: dict[str, list[Callable[[], None]]] = {}
 
     def notify(self, events: Iterable[Event]) -> None:
         """Wake everybody who waits for one of the runs of *events*."""
-        if not self._waiting:
+        if not self._waiting and not self._listeners:
             return
         for run_id in {event.run_id for event in events}:
+            for listener in tuple(self._listeners.get(run_id, ())):
+                listener()
             waiting = self._waiting.pop(run_id, None)
             if waiting is not None:
                 waiting.set()
+
+    @contextmanager
+    def listening(self, run_id: str, wake: Callable[[], None]) -> Generator[None]:
+        """Call *wake* whenever events of *run_id* became durable, while the block runs."""
+        listeners = self._listeners.setdefault(run_id, [])
+        listeners.append(wake)
+        try:
+            yield
+        finally:
+            listeners.remove(wake)
+            if not listeners:
+                self._listeners.pop(run_id, None)
 
     async def follow(
         self, run_id: str, after: int, read: Callable[[str, int], Iterator[Event]]

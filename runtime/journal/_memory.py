@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import final
 
 import anyio
@@ -87,6 +88,10 @@ class MemoryJournal:
     def tail(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Event]:
         """Yield the events of *run_id* behind *after*, and then new ones; never ends."""
         return self._tails.follow(run_id, after, lambda run, seen: self.read(run, after=seen))
+
+    def listening(self, run_id: str, wake: Callable[[], None]) -> AbstractContextManager[None]:
+        """Call *wake* whenever events of *run_id* became durable, while the block runs."""
+        return self._tails.listening(run_id, wake)
 
     def runs(self, *, root: str | None = None) -> Sequence[RunRow]:
         """Return all runs, or those of one tree."""

@@ -14,7 +14,8 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, final
 
@@ -382,6 +383,10 @@ class SqliteJournal(SqliteReader):
     def tail(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Event]:
         """Yield the events of *run_id* behind *after*, and then new ones; never ends."""
         return self._tails.follow(run_id, after, lambda run, seen: self.read(run, after=seen))
+
+    def listening(self, run_id: str, wake: Callable[[], None]) -> AbstractContextManager[None]:
+        """Call *wake* whenever events of *run_id* became durable, while the block runs."""
+        return self._tails.listening(run_id, wake)
 
     # --- hosting
 

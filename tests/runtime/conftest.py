@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterator
 
+import pytest
 from shoal.runtime._hall import Hall
 from shoal.runtime._live import Live
 
 
 @pytest.fixture(autouse=True)
-def fold_equals_live(monkeypatch: pytest.MonkeyPatch) -> None:
+def fold_equals_live(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Compare each run, whenever it waits or ends, with what its durable events add up to."""
     moved = Hall.moved
+    differing: list[tuple[object, object]] = []
 
     def checked(self: Hall, live: Live) -> None:
         again = self.load(live.run_id)
-        assert again.dump() == live.state.dump()
+        # A lane may have written more since the last commit. What differs is kept for the end of the test: raised here
+        # it would crash the run, and its supervisor would cover it up.
+        if again.seq == live.state.seq and again.dump() != live.state.dump():
+            differing.append((again.dump(), live.state.dump()))
         moved(self, live)
 
     monkeypatch.setattr(Hall, "moved", checked)
+    yield
+    for again, live in differing:
+        assert again == live

@@ -14,6 +14,7 @@ from pathlib import Path
 import anyio
 import pytest
 from runkit import NOTES, TALK, TASK, blueprint, events_of, kinds, payloads, stage, swarm_of, write_files
+
 from shoal.blueprints import Nudge
 from shoal.errors import DefinitionMissing, RunEnded, RunNotFound
 from shoal.providers import Provider, offline
@@ -45,7 +46,8 @@ def killed_after(whole: Path, events: int, where: Path) -> Path:
         db.execute("DELETE FROM events WHERE rowid NOT IN (SELECT rowid FROM events ORDER BY rowid LIMIT ?)", (events,))
         db.execute("DELETE FROM runs WHERE run NOT IN (SELECT run FROM events)")
         db.execute(
-            "UPDATE runs SET status = 'running', ended_at = NULL WHERE run NOT IN (SELECT run FROM events WHERE kind = 7)"
+            "UPDATE runs SET status = 'running', ended_at = NULL "
+            "WHERE run NOT IN (SELECT run FROM events WHERE kind = 7)"
         )
     db.close()
     return where
@@ -97,9 +99,8 @@ async def test_an_answer_that_the_journal_holds_is_never_asked_for_again(tmp_pat
     for number, events in enumerate(commits.ends[:-1]):
         cut = killed_after(whole, events, tmp_path / f"cut{number}.db")
         with sqlite3.connect(cut) as db:
-            held = db.execute("SELECT count(*) FROM events WHERE kind = 41 AND payload LIKE '[\"stage\"%'").fetchone()[
-                0
-            ]
+            replies = db.execute("SELECT CAST(payload AS TEXT) FROM events WHERE kind = 41").fetchall()
+            held = sum(reply.startswith('["stage"') for (reply,) in replies)
         db.close()
         provider = ScriptedProvider(*["one", "two"][held:], purposes={"titling": "T"})
         await finish(cut, provider)
@@ -135,7 +136,7 @@ async def interrupted(tmp_path: Path, *, reads: bool) -> tuple[list[str], list[E
     journal = SqliteJournal(path, host="first")
     async with swarm_of(calling(call("touch", name="a")), journal=journal) as swarm:
         await swarm.spawn(made, task="x", tools=(hanging,))
-        while not done:
+        while not done:  # noqa: ASYNC110 - virtual time
             await anyio.sleep(1)
     journal.close()
     _, events = await finish(path, calling("done"), (working,))
@@ -174,7 +175,7 @@ async def test_finished_calls_of_a_batch_are_replayed_and_not_run_again(tmp_path
         calling(Say(calls=(call("touch", name="a"), call("touch", name="b")))), journal=journal
     ) as swarm:
         run = await swarm.spawn(made, task="x", tools=(touch,))
-        while "ToolCallCompleted" not in kinds(events_of(swarm, run)):
+        while "ToolCallCompleted" not in kinds(events_of(swarm, run)):  # noqa: ASYNC110 - virtual time
             await anyio.sleep(1)
     journal.close()
     _, events = await finish(path, calling("done"), (touch,))
@@ -229,7 +230,7 @@ async def test_a_paused_run_goes_on_after_a_restart(tmp_path: Path):
     journal.close()
     outcome, events = await finish(path, calling("world"))
     assert outcome.status == "complete"
-    assert kinds(events, "RunPaused", "RunResumed") == ["RunPaused", "RunResumed", "RunResumed"]
+    assert kinds(events, "RunPaused", "RunResumed") == ["RunPaused", "RunResumed"]
 
 
 # --- a real process, really killed
