@@ -24,14 +24,9 @@ _UNSET = Gate()
 
 def check_edges(names: Names, path: Path, stage: Stage, report: Report) -> None:
     """Add what is wrong with the edges of *stage*, which stands at *path*."""
-    seen: set[str] = set()
     special: dict[str, str] = {}
     for edge in stage.transitions or ():
         here = (*path, "transitions", edge.target)
-        if edge.target in seen:
-            message = f"there are two edges to `{edge.target}`; a stage has one edge for each target"
-            report.error("duplicate-edge", here, message, at="key")
-        seen.add(edge.target)
         _check_target(names, here, stage, edge, report)
         first = special.setdefault(edge.condition, edge.target) if edge.condition in SPECIAL else edge.target
         if first != edge.target:

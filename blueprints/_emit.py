@@ -23,27 +23,23 @@ _ESCAPES = {"\b": r"\b", "\t": r"\t", "\n": r"\n", "\f": r"\f", "\r": r"\r", '"'
 
 
 def emit(document: Mapping[str, object]) -> str:
-    """Return *document*, which holds text, numbers, booleans, lists and tables, as TOML."""
-    return "\n\n".join("\n".join(block) for block in _blocks(document, ())) + "\n"
+    """Return *document*, a table of tables with text, numbers, booleans and lists in them, as TOML."""
+    blocks = (block for name, value in document.items() for block in _blocks(value, (name,)))
+    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
-def _blocks(table: Mapping[str, object], path: tuple[str, ...], *, header: str = "") -> Iterator[list[str]]:
-    """Yield the text of *table* in blocks of lines: itself first, then the tables in it that have headers."""
-    below = _headed(table, path)
-    lines = [_pair(name, value) for name, value in table.items() if name not in below]
-    if header and (lines or not below or header.startswith("[[")):
-        yield [header, *lines]
-    elif lines:
-        yield lines
-    for name in below:
-        value, inner = table[name], (*path, name)
-        dotted = ".".join(map(_key, inner))
-        if is_table(value):
-            yield from _blocks(value, inner, header=f"[{dotted}]")
-        elif is_list(value):
-            for item in value:
-                if is_table(item):
-                    yield from _blocks(item, inner, header=f"[[{dotted}]]")
+def _blocks(value: object, path: tuple[str, ...]) -> Iterator[list[str]]:
+    """Yield *value*, a table or a list of tables, in blocks of lines: a header with what is under it each."""
+    dotted = ".".join(map(_key, path))
+    for table in _tables(value):
+        below = _headed(table, path)
+        lines = [_pair(name, inner) for name, inner in table.items() if name not in below]
+        if is_list(value):
+            yield [f"[[{dotted}]]", *lines]
+        elif lines or not below:
+            yield [f"[{dotted}]", *lines]
+        for name in below:
+            yield from _blocks(table[name], (*path, name))
 
 
 def _headed(table: Mapping[str, object], path: tuple[str, ...]) -> list[str]:

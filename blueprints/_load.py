@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path as Folder
-from typing import Any, cast
 
-from shoal.blueprints._codec import is_sequence
+from shoal.blueprints._codec import is_mapping, is_sequence
 from shoal.blueprints._emit import emit
 from shoal.blueprints._files import MAX_BYTES, PEER_SUFFIX, read_file
 from shoal.blueprints._format import read, written
 from shoal.blueprints._graph import check_graph
 from shoal.blueprints._lints import lint
 from shoal.blueprints._model import Blueprint, Finding
-from shoal.blueprints._names import Names
+from shoal.blueprints._names import Names, check_shape
 from shoal.blueprints._paths import check_paths
 from shoal.blueprints._regions import check_regions
 from shoal.blueprints._report import Report, findings, path_of, shown
@@ -74,14 +73,15 @@ def validate(blueprint: Blueprint) -> tuple[Finding, ...]:
     """
     report = Report()
     again = _read_back(blueprint, report)
-    if report.failed:  # The checks that follow need values of the right types.
-        return findings(report.problems)
-    names = Names(blueprint)
-    _check_structure(names, report)
+    # Each step needs what the one before it makes sure of.
+    if not report.failed:
+        check_shape(Names(blueprint), report)
     if not report.failed:
         _check_same(blueprint, again, report)
     if not report.failed:
-        lint(names, report, lambda _path: True)
+        _check_structure(Names(blueprint), report)
+    if not report.failed:
+        lint(Names(blueprint), report, lambda _path: True)
     return findings(report.problems)
 
 
@@ -150,8 +150,6 @@ def _ways_are_known(names: Names, report: Report) -> bool:
     """Say whether the ways through the stages are those that were meant: no target is missing or unreadable."""
     targets = [names.blueprint.entry, *(name for stage in names.blueprint.stages for name in names.follows(stage))]
     workers = [stage.fan_out.worker_stage for stage in names.blueprint.stages if stage.fan_out]
-    if len(names.stages) < len(names.blueprint.stages):  # two of one name
-        return False
     named = {name for name in (*targets, *workers) if name is not None}
     return named <= names.stages.keys() and not report.spoiled_where(_is_about_the_way)
 
@@ -183,18 +181,17 @@ def _difference(mine: object, other: object, path: Path) -> tuple[Path, object, 
     return path, mine, other
 
 
-def _parts(mine: Any, other: Any) -> list[tuple[str | int, Any, Any]]:
+def _parts(mine: object, other: object) -> list[tuple[str | int, object, object]]:
     """Return the parts of two values of one shape, side by side; none for single values and for other shapes."""
-    if type(mine) is not type(other):
-        return []
-    if dataclasses.is_dataclass(mine):
+    if is_mapping(mine) and is_mapping(other) and mine.keys() == other.keys():
+        return [(name, inner, other[name]) for name, inner in mine.items()]
+    same = type(mine) is type(other)
+    if same and dataclasses.is_dataclass(mine):
         names = [field.name for field in dataclasses.fields(mine)]
         return [(name, getattr(mine, name), getattr(other, name)) for name in names]
-    if is_sequence(mine) and len(mine) == len(other):
-        steps = [getattr(item, "name", getattr(item, "target", index)) for index, item in enumerate(mine)]
-        return list(zip(steps, mine, other, strict=True))
-    if isinstance(mine, Mapping) and mine.keys() == other.keys():
-        return [(name, mine[name], other[name]) for name in cast("Mapping[str, Any]", mine)]
+    if same and is_sequence(mine) and is_sequence(other) and len(mine) == len(other):
+        pairs = enumerate(zip(mine, other, strict=True))
+        return [(getattr(one, "name", getattr(one, "target", index)), one, two) for index, (one, two) in pairs]
     return []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import final
@@ -115,3 +116,27 @@ def check_stage(names: Names, path: Path, name: str, report: Report) -> bool:
     message = f"there is no stage {shown(name)}{report.near(name, names.stages)}; there are {listed(names.stages)}"
     report.error("unknown-stage", path, message, at="key", about=[("stages",)])
     return False
+
+
+def check_shape(names: Names, report: Report) -> None:
+    """Add what only a value from Python can be: two of one name, a fan-out without its mode or a mode without it."""
+    for path, layout in names.layouts():
+        for name in _repeated(region.name for region in layout):
+            message = f"there are two regions `{name}` in one layout; rename one"
+            report.error("duplicate-region", (*path, name), message)
+    for name in _repeated(stage.name for stage in names.blueprint.stages):
+        report.error("duplicate-stage", ("stages", name), f"there are two stages `{name}`; rename one")
+    for stage in names.blueprint.stages:
+        for name in _repeated(edge.target for edge in stage.transitions or ()):
+            message = f"there are two edges to `{name}`; a stage has one edge for each target"
+            report.error("duplicate-edge", ("stages", stage.name, "transitions", name), message)
+        if (stage.mode == "fan_out") != (stage.fan_out is not None):
+            message = (
+                f"`{stage.name}` has the mode `{stage.mode}`; `fan_out` goes with the mode `fan_out` and with no other"
+            )
+            report.error("fan-out-worker", ("stages", stage.name, "mode"), message)
+
+
+def _repeated(names: Iterable[str]) -> list[str]:
+    counts = Counter(names)
+    return [name for name, count in counts.items() if count > 1]

@@ -28,13 +28,6 @@ _UNSET = Region("")
 
 def check_regions(names: Names, report: Report) -> None:
     """Add what is wrong with the regions of a blueprint."""
-    for path, layout in names.layouts():
-        seen: set[str] = set()
-        for region in layout:
-            if region.name in seen:
-                message = f"there are two regions `{region.name}` in one layout; rename one"
-                report.error("duplicate-region", (*path, region.name), message, at="key")
-            seen.add(region.name)
     for path, region in names.regions():
         _check_kind(path, region, report)
         _check_source(names, path, region, report)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from shoal.blueprints._edges import check_edges
-from shoal.blueprints._model import ALWAYS_REGIONS, Blueprint, FanOut, InteractionPoint, Stage
+from shoal.blueprints._model import ALWAYS_REGIONS, Blueprint, InteractionPoint, Stage
 from shoal.blueprints._names import Names, check_region, check_stage, has_tool
 from shoal.blueprints._offline import check_offline
 from shoal.blueprints._report import Report, listed, shown
@@ -18,7 +18,8 @@ _WORKERS = ("worker_agent", "worker_stage", "worker_query")
 def check_stages(names: Names, report: Report) -> None:
     """Add what is wrong with the stages of a blueprint."""
     blueprint = names.blueprint
-    _check_stage_names(names, report)
+    if blueprint.entry_stage is not None:
+        check_stage(names, ("agent", "entry_stage"), blueprint.entry_stage, report)
     _check_twice_table(("tool_permissions",), blueprint.tool_permissions, report)
     _check_twice_list(("safe_commands", "tools"), blueprint.safe_tools, report)
     for stage in blueprint.stages:
@@ -30,19 +31,6 @@ def check_stages(names: Names, report: Report) -> None:
         _check_points(path, stage, report)
         check_edges(names, path, stage, report)
         check_offline(names, path, stage, report)
-
-
-def _check_stage_names(names: Names, report: Report) -> None:
-    blueprint = names.blueprint
-    seen: set[str] = set()
-    for stage in blueprint.stages:
-        if stage.name in seen:
-            message = f"there are two stages `{stage.name}`; rename one"
-            report.error("duplicate-stage", ("stages", stage.name), message, at="key")
-        seen.add(stage.name)
-    entry = blueprint.entry_stage
-    if entry is not None:
-        check_stage(names, ("agent", "entry_stage"), entry, report)
 
 
 def _check_twice_table(path: Path, table: Mapping[str, object], report: Report) -> None:
@@ -137,14 +125,8 @@ def _remedy(names: Names, stage: Stage, name: str, report: Report) -> str:
 
 def _check_fan_out(names: Names, path: Path, stage: Stage, report: Report) -> None:
     fan_out = stage.fan_out
-    if stage.mode != "fan_out":
-        if fan_out is not None:
-            message = (
-                f"a fan-out belongs to a stage with the mode `fan_out`, and this one is `{stage.mode}`; change one"
-            )
-            report.error("key-without-effect", (*path, "mode"), message)
+    if fan_out is None:
         return
-    fan_out = fan_out or FanOut()
     named = [key for key in _WORKERS if getattr(fan_out, key) is not None]
     if len(named) != 1:
         message = f"a `fan_out` stage has exactly one of {listed(_WORKERS)}; this one has {listed(named)}"

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shoal.blueprints import (
     OBSERVATION_PROFILES,
@@ -36,6 +38,7 @@ from shoal.blueprints import (
     tool_name,
     validate,
 )
+from shoal.blueprints._report import key_path, path_of
 
 STAGE = Stage("s", model=ModelSettings((ModelChoice("p", "m"),)), max_iterations=3)
 
@@ -76,10 +79,15 @@ def test_warnings_and_notes_are_given_too() -> None:
         (blueprint(regions="r"), "wrong-type", "context.regions"),
         (blueprint(Stage(5)), "wrong-type", "stages"),
         (blueprint(dataclasses.replace(STAGE, max_iterations=0)), "not-in-a-file", "stages.s.max_iterations"),
+        (
+            blueprint(dataclasses.replace(STAGE, tool_routing=ToolRouting(overrides={"grep": "task"}))),
+            "not-in-a-file",
+            "stages.s.tool_routing.overrides.grep",
+        ),
         (blueprint(dataclasses.replace(STAGE, model="p:m")), "not-in-a-file", "stages.s.model"),
         (blueprint(dataclasses.replace(STAGE, hooks={1: "x.py"})), "wrong-type", "stages.s.hooks"),
-        (blueprint(dataclasses.replace(STAGE, fan_out=FanOut())), "key-without-effect", "stages.s.mode"),
-        (blueprint(dataclasses.replace(STAGE, mode="fan_out")), "fan-out-worker", "stages.s"),
+        (blueprint(dataclasses.replace(STAGE, fan_out=FanOut())), "fan-out-worker", "stages.s.mode"),
+        (blueprint(dataclasses.replace(STAGE, mode="fan_out")), "fan-out-worker", "stages.s.mode"),
         (blueprint(STAGE, STAGE), "duplicate-stage", "stages.s"),
         (blueprint(regions=(Region("r"), Region("r"))), "duplicate-region", "context.regions.r"),
         (blueprint(dataclasses.replace(STAGE, name=" s")), "bad-value", 'stages." s"'),
@@ -192,6 +200,11 @@ def test_every_profile_sets_every_knob_in_an_order_that_holds() -> None:
 
 
 # --- findings
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=("Cs",))) | st.integers(0, 99), max_size=5))
+def test_the_key_of_a_finding_leads_back_to_its_path(path: list[str | int]) -> None:
+    assert path_of(key_path(tuple(path))) == tuple(path)
 
 
 @pytest.mark.parametrize(

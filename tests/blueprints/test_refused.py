@@ -113,6 +113,10 @@ MODELS = {
     "a lane's model without provider": ("missing-key", '[compaction] # <-\nmodel = "m"'),
     "no candidates": ("bad-value", "[stages.s.model]\nmodels = [] # <-"),
     "an old spelling without provider": ("missing-key", '[stages.s.model] # <-\nmodel = "m"'),
+    "an old spelling of the wrong type": (
+        "wrong-type",
+        '[stages.s.model]\nmodel = "m"\nprovider = 3 # <-',
+    ),
     "an old spelling beside the new one": (
         "conflicting-keys",
         '[stages.s.model]\nprovider = "a"\nmodels = ["a:b"] # <-',
@@ -194,6 +198,10 @@ KEYS = {
     "two spellings of pinned that differ": (
         "conflicting-keys",
         '[context.regions.r]\nkind = "custom"\nscript = "a.py"\npinned = true\npersistent = false # <-',
+    ),
+    "a second spelling of the wrong type": (
+        "wrong-type",
+        '[context.regions.r]\nkind = "custom"\nscript = "a.py"\npinned = true\npersistent = "no" # <-',
     ),
     "a question without its text": (
         "missing-key",
