@@ -1,0 +1,159 @@
+"""Inferences of one run as spans, and what they cost."""
+
+from __future__ import annotations
+
+from typing import final
+
+from shoal.observability import names
+from shoal.observability._content import Heard, output
+from shoal.observability._open import UNFINISHED, Open, Place
+from shoal.observability._spans import Link, Span, Value
+from shoal.observability._tally import Tally, bill, whole_bill
+from shoal.runtime.events import (
+    InferenceCompleted,
+    InferenceFailed,
+    InferenceRetried,
+    InferenceStarted,
+    RunSpawned,
+)
+
+
+@final
+class Inferences:
+    """The requests of one run that are under way.
+
+    Args:
+        place: The run's.
+        spawned: How it was spawned.
+    """
+
+    def __init__(self, place: Place, spawned: RunSpawned) -> None:
+        self._place = place
+        self._agent = spawned.name
+        self._root = spawned.root
+        self._open: dict[int, tuple[Open, InferenceStarted]] = {}
+        self._broken: dict[int, str] = {}
+        """Span ids of requests that a dead process left open, by job (0 for the run's own)."""
+        self.serving: tuple[str, str] = ("", "")
+        """Provider and model of the stage."""
+        self.in_stage = Tally()
+        self.in_run = Tally()
+        self.routed_by: str | None = None
+        """Span id of the newest routing question of this visit."""
+        self.heard = Heard() if place.content else None
+
+    def start(self, payload: InferenceStarted, parent_id: str) -> None:
+        """Open the span of a request; an older one of the same kind that is still open came to nothing."""
+        place = self._place
+        self._abandon(payload.job, "abandoned")
+        attributes = self._identity(payload.provider, payload.model, payload.purpose)
+        attributes[names.REQUEST_MAX_TOKENS] = payload.reply_tokens
+        attributes[names.CONTEXT_CHARS] = payload.approx_context_chars
+        attributes[names.CONTEXT_TOKENS] = payload.approx_tokens
+        attributes[names.PROMPT_DIGEST] = payload.prompt_digest
+        if self.heard is not None and payload.purpose == "stage":
+            attributes[names.INPUT_MESSAGES] = self.heard.take()
+        span = place.open(names.chat_span(payload.model), parent_id, attributes, "client")
+        broken = self._broken.pop(payload.job, None)
+        if broken is not None:
+            span.links.append(Link(broken, "retry_of"))
+        self._open[place.seq] = (span, payload)
+        if not payload.job:
+            place.steps += 1
+
+    def _identity(self, provider: str, model: str, purpose: str) -> dict[str, Value]:
+        return {
+            names.OPERATION: "chat",
+            names.PROVIDER: provider,
+            names.SYSTEM: provider,
+            names.REQUEST_MODEL: model,
+            names.CONVERSATION_ID: self._root,
+            names.AGENT_NAME: self._agent,
+            names.PURPOSE: purpose,
+        }
+
+    def complete(self, payload: InferenceCompleted, call_ids: list[str]) -> None:
+        """End a request that was answered, and bill it; *call_ids* are the ids of the calls in the reply."""
+        place = self._place
+        (self.in_stage if place.stage is not None else self.in_run).bill(payload)
+        span, started = self._open.pop(payload.started, (None, None))
+        if span is None or started is None:
+            return
+        made = span.attributes
+        made[names.RESPONSE_MODEL] = payload.model or started.model
+        made[names.FINISH_REASONS] = (payload.finish,)
+        if payload.request_id is not None:
+            made[names.RESPONSE_ID] = payload.request_id
+        if payload.simulated:
+            made[names.SIMULATED] = True
+        bill(made, payload)
+        span.events.extend(whole_bill(payload, place.now_ns))
+        if self.heard is not None:
+            made[names.OUTPUT_MESSAGES] = output(payload, call_ids)
+        if payload.purpose == "routing":
+            self.routed_by = span.span_id
+        place.close(span, "complete")
+
+    def retry(self, payload: InferenceRetried) -> None:
+        """Note an attempt that failed and is repeated."""
+        span, _ = self._open.get(payload.started, (None, None))
+        if span is not None:
+            span.attributes[names.ATTEMPTS] = payload.attempt + 1
+            said: dict[str, Value] = {
+                names.ATTEMPT: payload.attempt,
+                names.ERROR_TYPE: payload.error,
+                names.DELAY_S: payload.delay_s,
+            }
+            span.note(self._place.now_ns, names.E_RETRY, said)
+
+    def fail(self, payload: InferenceFailed) -> None:
+        """End a request that came to nothing; one that was never sent gets a span of no length."""
+        place = self._place
+        span, _ = self._open.pop(payload.started, (None, None))
+        if span is None:
+            provider, model = self.serving
+            attributes = self._identity(provider, model, payload.purpose)
+            span = place.open(names.chat_span(model), place.here.span_id, attributes, "client")
+        place.close(span, "failed", payload.error, payload.message)
+
+    # --- ends without an answer
+
+    def _abandon(self, job: int, why: str, reason: str = "") -> None:
+        for seq, (span, started) in tuple(self._open.items()):
+            if started.job == job:
+                del self._open[seq]
+                self._place.close(span, "abandoned", why, reason)
+
+    def job_ended(self, job: int, why: str) -> None:
+        """End what a lane's job was still asking when it ended; *why* is one word."""
+        self._abandon(job, why or "abandoned")
+
+    def interrupted(self) -> None:
+        """End what a dead process was asking; the request that repeats it points back."""
+        for span, started in self._open.values():
+            span.attributes[names.INTERRUPTED] = True
+            self._broken[started.job] = span.span_id
+            self._place.close(span, "interrupted", "interrupted", "the process died before the reply was recorded")
+        self._open.clear()
+
+    def end(self, outcome: str, error: str, reason: str) -> None:
+        """End everything, since the run ended."""
+        for span, _ in self._open.values():
+            self._place.close(span, outcome, error, reason)
+        self._open.clear()
+
+    def leave_stage(self) -> None:
+        """Start a new sum for the next stage."""
+        self.in_run.merge(self.in_stage)
+        self.in_stage = Tally()
+
+    def unfinished(self) -> list[Span]:
+        """Return what is under way as if it ended now."""
+        return [span.finished(self._place, UNFINISHED) for span, _ in self._open.values()]
+
+    def whole(self) -> Tally:
+        """Return what the run used in all, the stage it is in included."""
+        whole = Tally()
+        whole.merge(self.in_run)
+        whole.merge(self.in_stage)
+        return whole

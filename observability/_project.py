@@ -1,0 +1,68 @@
+"""From events to finished spans: a pure projection, fed live or from a journal, with the same result.
+
+Events of one run come in their order, and a child's come behind the event in which its parent announces it. That is
+the order in which they become durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from shoal.observability._run_trace import Birth, RunTrace
+from shoal.observability._spans import Span, tree_of
+from shoal.runtime import Event
+from shoal.runtime.events import ChildEnded, RunSpawned
+
+
+@final
+class Projection:
+    """The open spans of many runs.
+
+    Args:
+        capture_content: Prompts and outputs go into spans, bounded. They never do otherwise.
+    """
+
+    def __init__(self, *, capture_content: bool = False) -> None:
+        self._content = capture_content
+        self._runs: dict[str, RunTrace] = {}
+        self._births: dict[str, Birth] = {}
+
+    def __repr__(self) -> str:
+        return f"<Projection {len(self._runs)} runs open>"
+
+    def feed(self, event: Event) -> Sequence[Span]:
+        """Take *event* and return the spans that it finished, innermost first.
+
+        An event of a run that is over, or whose first event never came, changes nothing.
+        """
+        run = self._runs.get(event.run_id)
+        if run is None:
+            if isinstance(event.payload, RunSpawned):
+                self._begin(event, event.payload)
+            return ()
+        done = run.take(event)
+        if run.births:
+            self._births.update(run.births)
+            run.births.clear()
+        elif isinstance(event.payload, ChildEnded):
+            self._births.pop(event.payload.child, None)
+        if run.over:
+            del self._runs[event.run_id]
+        return done
+
+    def _begin(self, event: Event, spawned: RunSpawned) -> None:
+        birth = self._births.pop(event.run_id, None)
+        if birth is None:
+            # A root; or a child whose parent is not at hand, which hangs below nothing.
+            tree = tree_of(spawned.root, spawned.trace if spawned.parent is None else None)
+            birth = Birth(tree, tree.parent_id)
+        self._runs[event.run_id] = RunTrace(event, spawned, birth, content=self._content)
+
+    def forget(self, run_id: str) -> None:
+        """Drop what is known of a run; its further events change nothing."""
+        self._runs.pop(run_id, None)
+
+    def unfinished(self) -> Sequence[Span]:
+        """Return every span that is still open as if it ended with the newest event of its run; nothing is ended."""
+        return [span for run in self._runs.values() for span in run.unfinished()]
