@@ -223,11 +223,14 @@ async def _route(live: Live, turn: Turn, index: int, place: Destination) -> None
     """Put a result into its region, and a pointer to it into the conversation."""
     result = turn.results[index]
     said = Message("user", (result.text,))
-    routed = Draft("text", said, max(1, estimate(said)), turn.written[index], writer="routing")
+    target = live.state.view.states[place.region]
+    # A hashmap keeps nothing without a key, and a second result of a tool must not take the first one's place.
+    key = target.free_key(turn.calls[index].name) if target.region.kind == "hashmap" else None
+    routed = Draft("text", said, max(1, estimate(said)), turn.written[index], key=key, writer="routing")
     plan = await write_waiting(live, place.region, routed, place.most_tokens)
     stage = live.state.stage
-    reads = "context_read" in stage.tools
-    text = Text.of(pointer(stage.layout, place.region, plan, reads_regions=reads, note=result.note))
+    reads, releases = "context_read" in stage.tools, "context_delete" in stage.tools
+    text = Text.of(pointer(stage.layout, place.region, plan, reads_regions=reads, releases=releases, note=result.note))
     message = _tool_message(turn, index, (text,))
     cost = max(1, estimate(message))
     live.write(CONVERSATION, Draft("tool_result", message, cost, turn.written[index], cut=0, text=text), joins=True)

@@ -18,7 +18,7 @@ from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
 from shoal.runtime._side import order_summaries, wait_for_summaries
 from shoal.runtime._state import calls_of
-from shoal.runtime.context import CONVERSATION, Draft, Part, Prompt, assemble, estimate
+from shoal.runtime.context import CONVERSATION, Draft, Order, Part, Prompt, assemble, estimate
 from shoal.runtime.events import InferenceCompleted, InferenceFailed, InferenceStarted, ModelChanged, TokensMeasured
 
 PRESSURE = 0.9
@@ -127,19 +127,19 @@ async def _fitting(live: Live, serving: Serving, question: Question | None) -> S
 
 async def relieve(live: Live, serving: Serving, *, over_tokens: int = 0) -> None:
     """Make room where the window is under pressure, or where a measured request was *over_tokens* too big."""
-    waited: set[str] = set()
+    waited: list[Order] = []
     for _ in range(_MOST_ROUNDS):
         need = max(_pressure(live, serving), over_tokens)
         if need <= 0:
             return
         ratio = live.state.now_calibration.ratio
-        changes, orders = live.state.view.plan_pressure(max(1, round(need / ratio)), ordered=waited)
+        changes, orders = live.state.view.plan_pressure(max(1, round(need / ratio)), waited=waited)
         live.change((change, None) for change in changes)
         if not orders:
             return
         over_tokens = 0
         order_summaries(live, orders)
-        waited.update(order.region for order in orders)
+        waited.extend(orders)
         await wait_for_summaries(live, [order.region for order in orders])
 
 
@@ -164,8 +164,12 @@ def wanted_reply(live: Live, serving: Serving) -> int:
 
 def corrected(live: Live, prompt: Prompt) -> int:
     """Return what *prompt* costs: its regions' estimate corrected, with schemas and framing."""
-    regions = prompt.tokens - prompt.tools.tokens
-    return round(regions * live.state.now_calibration.ratio) + prompt.tools.tokens + _framing(prompt)
+    return live.state.now_calibration.corrected(prompt.tokens - prompt.tools.tokens, _base(prompt))
+
+
+def _base(prompt: Prompt) -> int:
+    """Return the estimate of what is in no region."""
+    return prompt.tools.tokens + _framing(prompt)
 
 
 def _framing(prompt: Prompt) -> int:
@@ -228,8 +232,9 @@ async def _measure(live: Live, sending: Sending) -> int | None:
 
 
 def _learn(live: Live, sending: Sending, counted: TokenCount) -> None:
-    regions = sending.prompt.tokens - sending.prompt.tools.tokens
-    live.emit(TokensMeasured(sending.request.model, counted.tokens, counted.how, regions, sending.prompt.tools.tokens))
+    prompt = sending.prompt
+    regions = prompt.tokens - prompt.tools.tokens
+    live.emit(TokensMeasured(sending.request.model, counted.tokens, counted.how, regions, _base(prompt)))
 
 
 # --- sending
@@ -250,6 +255,9 @@ async def _asked(live: Live, sending: Sending, purpose: Purpose) -> tuple[Comple
             sending.tokens,
             sending.request.digest.hex(),
             sending.request.max_tokens,
+            0,
+            sending.prompt.tokens - sending.prompt.tools.tokens,
+            _base(sending.prompt),
         )
     )
     try:

@@ -124,5 +124,6 @@ def _mirror(live: Live, source: int, index: int, content: Text) -> None:
     if cost > budget:
         shorter = cut_to(whole, cost, budget)
         draft = Draft("text", shorter.message, shorter.tokens, source, index, cut=shorter.chars, text=shorter.marker)
-    plan = live.state.view.plan_replace(FINAL_OUTPUT, draft, [entry.entry_id for entry in state.all_entries()])
+    replaces = [entry.entry_id for entry in state.all_entries()]
+    plan = live.state.view.plan_write(FINAL_OUTPUT, draft, replaces=replaces)
     live.change(plan.changes)

@@ -28,9 +28,9 @@ from shoal.blueprints import (
     ToolsSeed,
 )
 from shoal.errors import NotBuiltYet, SpawnRefused
-from shoal.providers import Message, Text
+from shoal.providers import Text
 from shoal.runtime._paths import PathRefused, open_inside
-from shoal.runtime.context import SeedBlock, cut_to, estimate_text
+from shoal.runtime.context import SeedBlock, estimate_text, fit_blocks
 from shoal.runtime.tools import ToolResult
 
 CallTool: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[ToolResult]]
@@ -278,26 +278,12 @@ def fitted(resolved: Resolved, room_tokens: int, *, refuses: bool) -> Resolved:
     Raises:
         SpawnRefused: It does not fit and must not be cut.
     """
-    blocks: list[SeedBlock] = []
-    notes = list(resolved.notes)
-    left = room_tokens
-    for block in resolved.blocks:
-        if not block.ok:
-            continue
-        if block.tokens <= left:
-            blocks.append(block)
-            left -= block.tokens
-            continue
-        if refuses:
-            raise SpawnRefused(
-                f"what the caller gives to region {resolved.region!r} is {block.tokens} tokens, and it holds "
-                f"{room_tokens}; give less, or raise its `budget` or `max_tokens`"
-            )
-        shorter = cut_to(Message("user", (block.text,)), block.tokens, left)
-        if shorter.chars > 0 and shorter.tokens <= left:
-            text = Text(b"".join(piece.body for piece in shorter.message.texts))
-            blocks.append(SeedBlock(block.name, text, shorter.tokens))
-            left -= shorter.tokens
-        kept = blocks[-1].tokens if blocks and blocks[-1].name == block.name else 0
-        notes.append(f"{block.name or resolved.region}: {kept} of {block.tokens} tokens fit")
-    return Resolved(resolved.region, resolved.form, tuple(blocks), tuple(notes))
+    if refuses:
+        for block in resolved.blocks:
+            if block.tokens > room_tokens:
+                raise SpawnRefused(
+                    f"what the caller gives to region {resolved.region!r} is {block.tokens} tokens, and it holds "
+                    f"{room_tokens}; give less, or raise its `budget` or `max_tokens`"
+                )
+    blocks, notes = fit_blocks(resolved.blocks, room_tokens)
+    return Resolved(resolved.region, resolved.form, blocks, (*resolved.notes, *notes))

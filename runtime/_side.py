@@ -12,8 +12,6 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-import msgspec
-
 from shoal.blueprints import LaneSettings
 from shoal.errors import ProviderError
 from shoal.providers import Block, Message, Purpose, Request, Segment, Text
@@ -21,9 +19,9 @@ from shoal.runtime._ask import Standing, completion, exchanged, overflow
 from shoal.runtime._host import Serving
 from shoal.runtime._lanes import Job, JobFailed
 from shoal.runtime._live import Live
-from shoal.runtime._seeds import Resolved, fitted, resolve_seeds
+from shoal.runtime._seeds import resolve_seeds
 from shoal.runtime._sources import sources_of
-from shoal.runtime.context import OVERHEAD, Entry, Order, Part, SeedBlock, SeedRefreshed, estimate, estimate_text
+from shoal.runtime.context import OVERHEAD, Entry, Order, Part, estimate, estimate_text
 from shoal.runtime.events import (
     InferenceFailed,
     InferenceStarted,
@@ -231,36 +229,12 @@ async def _refreshed(live: Live, job_id: int, started: LaneStarted, settings: La
     resolved = (await resolve_seeds([region], sources_of(live)))[0]
     if not _wanted(live, job_id):
         return
-    change = refreshed(live, resolved)
-    if change is not None:
-        live.emit(change)
+    changes = live.state.view.plan_refresh(resolved.region, resolved.form, resolved.blocks, resolved.notes)
+    if not changes and not all(block.ok for block in resolved.blocks):
+        raise JobFailed("failed", "; ".join(resolved.notes), final=True)
+    live.change(changes)
     live.emit(LaneCompleted("refresh", job_id, started.region))
     live.settled()
-
-
-def refreshed(live: Live, resolved: Resolved) -> SeedRefreshed | None:
-    """Return what a refreshed seed changes; `None` where it gave the same bytes as before."""
-    state = live.state.view.states[resolved.region]
-    old = [entry for entry in state.all_entries() if entry.seeded]
-    before = {_heading(entry.text): entry for entry in old}
-    blocks = [block if block.ok else _kept(block, before.get(_heading(str(block.text)))) for block in resolved.blocks]
-    others = state.charged - sum(entry.tokens for entry in old)
-    room = state.limits.estimated(live.state.view.ratio).budget - others
-    fitting = fitted(msgspec.structs.replace(resolved, blocks=tuple(blocks)), room, refuses=False)
-    if [str(block.text) for block in fitting.blocks] == [entry.text for entry in old]:
-        return None
-    ids = tuple(range(state.next_id, state.next_id + len(fitting.blocks)))
-    replaces = tuple(entry.entry_id for entry in old)
-    return SeedRefreshed(resolved.region, resolved.form, fitting.blocks, ids, replaces, fitting.notes)
-
-
-def _heading(text: str) -> str:
-    return text.partition("\n")[0]
-
-
-def _kept(block: SeedBlock, old: Entry | None) -> SeedBlock:
-    """Return the old block in place of one that failed; the failed one, which is left out, where there is none."""
-    return block if old is None else SeedBlock(block.name, old.message.texts[0], old.tokens)
 
 
 # --- asking a model

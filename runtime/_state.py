@@ -202,8 +202,8 @@ class RunState:
         self.usage = Usage()
         self.cost: Decimal | None = Decimal(0)
         self.calibration: dict[str, Calibration] = {}
-        self.asked_tokens = 0
-        """What the regions were estimated at when the newest request of the stage went out."""
+        self.asked = (0, 0)
+        """Estimates of the newest request of the stage: its regions, and what is in none."""
         self.restarts: list[tuple[int, str]] = []
         """Seq and error of each restart since the run last got on."""
         self._recent: dict[int, Payload] = {}
@@ -349,7 +349,7 @@ class RunState:
         # What the request shows is in the window; entries to come refer to events to come, and to held mail.
         self._recent = dict(self.inbox)
         self.failure = None
-        self.asked_tokens = self.view_tokens
+        self.asked = (payload.estimated, payload.base)
         visit = self.visit
         if visit is not None and not visit.iterations and not visit.digests:
             visit.digests = {name: self.view.states[name].digest() for name in self.stage.watched}
@@ -372,7 +372,7 @@ class RunState:
             if payload.text:
                 self.last_text, self.last_text_seq = payload.text, event.seq
             if payload.billed.input:
-                self._learn(self.serving[1], self.asked_tokens, self.stage.offered.tokens, payload.billed.input)
+                self._learn(self.serving[1], *self.asked, payload.billed.input)
         elif payload.purpose == "routing":
             self.routing = payload
 
@@ -405,6 +405,9 @@ class RunState:
             if self.visit is not None and (not payload.is_error or payload.gate == "permission"):
                 self.visit.worked.add(tool_name(self.turn.calls[payload.index].name))
             self.turn.written[payload.index] = event.seq
+            call = self.turn.calls[payload.index]
+            if call.name == "context_list" and not payload.is_error:
+                self.view.note_listed(str(argument(call.arguments, "region")))
 
     def on_nudge(self, event: Event, payload: Nudged) -> None:
         self._recent[event.seq] = payload

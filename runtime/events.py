@@ -310,6 +310,8 @@ class InferenceStarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
         prompt_digest: Digest of its bytes, hex.
         reply_tokens: The reply budget.
         job: Id of the lane job it belongs to; 0 for none.
+        estimated: What its regions were estimated at, uncorrected; 0 where nothing is to be learnt from its bill.
+        base: Estimate of what is in no region: tool schemas and framing.
     """
 
     purpose: Purpose
@@ -320,6 +322,8 @@ class InferenceStarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
     prompt_digest: str
     reply_tokens: int = 0
     job: int = 0
+    estimated: int = 0
+    base: int = 0
 
 
 @final

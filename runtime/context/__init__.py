@@ -23,7 +23,8 @@ from shoal.runtime.context._changes import (
     SeedRefreshed,
     SeedResolved,
 )
-from shoal.runtime.context._cut import cut_to, materialise
+from shoal.runtime.context._cut import cut_to, fit_blocks, materialise
+from shoal.runtime.context._desk import Answer, Origin
 from shoal.runtime.context._entry import Draft, Entry, Group, estimate, estimate_text
 from shoal.runtime.context._layout import (
     CONVERSATION,
@@ -34,11 +35,12 @@ from shoal.runtime.context._layout import (
     layout_of,
     names_of,
 )
-from shoal.runtime.context._operations import OPERATIONS, Answer, Origin, operate
+from shoal.runtime.context._operations import OPERATIONS, operate
+from shoal.runtime.context._plan import Order, Plan
 from shoal.runtime.context._render import Theme
 from shoal.runtime.context._routing import Destination, destination, pointer
 from shoal.runtime.context._store import Item, RegionState
-from shoal.runtime.context._window import Order, Plan, Window
+from shoal.runtime.context._window import Window
 from shoal.runtime.context.attribution import (
     OVERHEAD,
     REPLY_REASONING,
@@ -98,6 +100,7 @@ __all__ = [
     "destination",
     "estimate",
     "estimate_text",
+    "fit_blocks",
     "layout_of",
     "materialise",
     "names_of",

@@ -1,24 +1,26 @@
 """From a window to what is sent: blocks in order, each with its owner.
 
-A pure function of the window. Every block and segment comes from the rendering that its region keeps, so that an
-assembly after one new entry touches that entry and nothing else.
+A pure function of the window. What a region shows is kept until the region changes, so that an assembly after one new
+entry touches that entry's region and joins what the others have ready.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Literal, TypeAlias, final
 
 import msgspec
 
-from shoal.providers import NO_TOOLS, Block, Segment, Text, ToolSet
-from shoal.runtime.context._render import BLANK_LINE
+from shoal.providers import NO_TOOLS, Block, Segment, Text, ToolSet, Volatility
+from shoal.runtime.context._entry import size
+from shoal.runtime.context._render import BLANK_LINE, Rendered, Theme
+from shoal.runtime.context._store import RegionState
 from shoal.runtime.context._window import Window
 from shoal.runtime.context.regions import KINDS
 
 TOOLS = "tools"
 """Owner of the tool schemas in an attribution."""
-
 
 Section: TypeAlias = Literal["tools", "system", "messages", "tail"]
 
@@ -51,7 +53,7 @@ class Prompt(msgspec.Struct, frozen=True, eq=False):
         tail: Text behind the conversation; `None` for nothing.
         tokens: Estimate of all of it, tools included.
         chars: Characters of text and tool arguments, tools excluded.
-        parts: Owners with their tokens, in prompt order.
+        parts: Owners with their tokens, in prompt order; one a block of the system section.
     """
 
     tools: ToolSet
@@ -63,79 +65,121 @@ class Prompt(msgspec.Struct, frozen=True, eq=False):
     parts: tuple[Part, ...]
 
     def explain(self) -> Sequence[Mapping[str, object]]:
-        """Return one row a part, in order: block, owner, tokens, offset in tokens, cacheable and why."""
+        """Return one row a part, in order: block, owner, tokens, offset in tokens, cacheable or not, and why.
+
+        A part is cacheable where a cache may hold it together with everything in front of it; why it may stay there,
+        and what would cost it, follows from what the regions declare.
+        """
         rows: list[Mapping[str, object]] = []
-        offset = 0
-        moved = ""
+        blocks = iter(self.system)
         seen: dict[str, int] = {}
+        offset = 0
+        ended = moving = ""
         for part in self.parts:
-            index = seen.setdefault(part.section, 0)
-            seen[part.section] += 1
-            if not part.cacheable and not moved:
-                moved = f"`{part.owner}` ends the cacheable prefix"
+            index = seen[part.section] = seen.get(part.section, -1) + 1
+            block = next(blocks) if part.section == "system" else None
+            why = _why(part, block)
+            if ended:
+                why = f"it stands behind `{ended}`, which no cache holds"
+            elif not part.cacheable:
+                ended = part.owner
+            elif moving:
+                why = f"{why}; a change of `{moving}` in front of it costs it"
+            place = f"{part.section}[{index}]"
             rows.append(
                 {
-                    "block": f"{part.section}[{index}]",
+                    "block": place,
                     "owner": part.owner,
                     "tokens": part.tokens,
                     "offset": offset,
-                    "cacheable": not moved,
-                    "why": moved or "every byte in front of it stands still",
+                    "cacheable": not ended,
+                    "why": why,
                 }
             )
             offset += part.tokens
+            if block is not None and not moving and block.volatility == "rewritten":
+                moving = part.owner
         return rows
+
+
+def _why(part: Part, block: Block | None) -> str:
+    """Return what is to be expected of one part of a prompt."""
+    if part.section == "tail":
+        return "at the tail: the next request leaves it out and says it anew at its own end"
+    if not part.cacheable:
+        return "it is made anew for every request"
+    if block is None:
+        return "sent by every request of the stage" if part.section == "tools" else "new messages come at its end"
+    if block.frozen:
+        return "a frozen chunk: it stays as it is until its region sheds it"
+    return _EXPECTED[block.volatility]
+
+
+_EXPECTED: Mapping[Volatility, str] = {
+    "stable": "declared `stable`: written once",
+    "grows": "an open chunk: new entries come at its end until it freezes",
+    "rewritten": "declared `rewritten`: sent anew after each change",
+}
+
+
+@final
+class _Shown(msgspec.Struct, frozen=True, gc=False):
+    """What a region brings to a prompt, kept until it changes."""
+
+    blocks: tuple[Block, ...] = ()
+    segments: tuple[Segment, ...] = ()
+    parts: tuple[Part, ...] = ()
+    tokens: int = 0
+    chars: int = 0
+
+
+_NOTHING = _Shown()
 
 
 def assemble(window: Window, tools: ToolSet = NO_TOOLS) -> Prompt:
     """Return the prompt of *window*'s stage with *tools* on offer. Same window, same bytes."""
-    theme = window.layout.theme
-    parts: list[Part] = [Part(TOOLS, tools.tokens, "tools")] if tools.specs else []
-    tokens = tools.tokens
-    chars = 0
-    system: list[Block] = []
-    for name in window.layout.system:
-        state = window.states[name]
-        if state.empty and state.instructions is None:
-            continue
-        for block in KINDS[state.region.kind].render(state, theme):
-            assert isinstance(block, Block)  # kinds that render messages stand in `layout.messages`
-            system.append(block)
-            parts.append(Part(name, block.tokens, cacheable=block.cacheable))
-            tokens += block.tokens
-        chars += state.chars
-    messages: list[Segment] = []
-    for name in window.layout.messages:
-        state = window.states[name]
-        if state.empty:
-            continue
-        for segment in KINDS["sliding_window"].render(state, theme):
-            assert isinstance(segment, Segment)  # see above
-            messages.append(segment)
-        parts.append(Part(name, state.tokens, "messages"))
-        tokens += state.tokens
-        chars += state.chars
-    tail, tail_parts = _tail(window)
+    layout = window.layout
+    system, messages, tail = (
+        [shown(window.states[name], layout.theme) for name in names]
+        for names in (layout.system, layout.messages, layout.tail)
+    )
+    every = (*system, *messages, *tail)
+    offered = (Part(TOOLS, tools.tokens, "tools"),) if tools.specs else ()
     return Prompt(
         tools,
-        tuple(system),
-        tuple(messages),
-        tail,
-        tokens + sum(part.tokens for part in tail_parts),
-        chars,
-        (*parts, *tail_parts),
+        tuple(chain.from_iterable([one.blocks for one in system])),
+        tuple(chain.from_iterable([one.segments for one in messages])),
+        _joined([block for one in tail for block in one.blocks]),
+        tools.tokens + sum([one.tokens for one in every]),
+        sum([one.chars for one in every]),
+        tuple(chain(offered, chain.from_iterable([one.parts for one in every]))),
     )
 
 
-def _tail(window: Window) -> tuple[Text | None, tuple[Part, ...]]:
-    pieces: list[bytes] = []
-    parts: list[Part] = []
-    for name in window.layout.tail:
-        state = window.states[name]
-        if state.empty:
-            continue
-        for block in KINDS[state.region.kind].render(state, window.layout.theme):
-            assert isinstance(block, Block)  # only system kinds may stand in the tail
-            pieces.append(b"".join(text.body for text in block.texts))
-            parts.append(Part(name, block.tokens, "tail", cacheable=False))
-    return (Text(BLANK_LINE.body.join(pieces)) if pieces else None), tuple(parts)
+def _joined(blocks: Sequence[Block]) -> Text | None:
+    """Return what *blocks* say as one text, a blank line between two of them; `None` for nothing."""
+    bodies = [b"".join([text.body for text in block.texts]) for block in blocks]
+    return Text(BLANK_LINE.body.join(bodies)) if bodies else None
+
+
+def shown(state: RegionState, theme: Theme) -> _Shown:
+    """Return what *state* brings to a prompt."""
+    if state.cached is None:
+        state.cached = _show(state, theme)
+    made: _Shown = state.cached
+    return made
+
+
+def _show(state: RegionState, theme: Theme) -> _Shown:
+    if state.empty and state.instructions is None:
+        return _NOTHING
+    name = state.region.name
+    made: Rendered = KINDS[state.region.kind].render(state, theme)
+    if state.region.placement == "tail":
+        parts = tuple(Part(name, block.tokens, "tail", cacheable=False) for block in made.blocks)
+    else:
+        parts = tuple([Part(name, block.tokens, cacheable=block.cacheable) for block in made.blocks])
+    if made.segments:
+        parts = (*parts, Part(name, state.tokens, "messages"))
+    chars = state.chars + (0 if state.instructions is None else size(state.instructions)[0])
+    return _Shown(made.blocks, made.segments, parts, sum([part.tokens for part in parts]), chars)

@@ -18,17 +18,20 @@ class Calibration(msgspec.Struct, frozen=True, gc=False):
 
     Args:
         ratio: What one estimated token of a region really costs.
-        base_tokens: What every request costs beside its regions: tool schemas and framing.
         seen: How many measurements it comes from.
     """
 
     ratio: float = 1.0
-    base_tokens: int = 0
     seen: int = 0
 
-    def corrected(self, region_tokens: int) -> int:
-        """Return what a request costs whose regions are estimated at *region_tokens*."""
-        return round(region_tokens * self.ratio) + self.base_tokens
+    def corrected(self, region_tokens: int, base_tokens: int) -> int:
+        """Return what a request costs whose regions are estimated at *region_tokens*.
+
+        Args:
+            region_tokens: Estimate of what the regions show.
+            base_tokens: Estimate of what is in no region: tool schemas and framing.
+        """
+        return round(region_tokens * self.ratio) + base_tokens
 
     def observed(self, region_tokens: int, base_tokens: int, measured_tokens: int) -> Calibration:
         """Return the calibration after a request was measured.
@@ -41,7 +44,7 @@ class Calibration(msgspec.Struct, frozen=True, gc=False):
             measured_tokens: What the provider counted or billed for all of it.
         """
         if region_tokens < _FEWEST_TOKENS:
-            return Calibration(self.ratio, base_tokens, self.seen)
+            return self
         now = min(_HIGHEST, max(_LOWEST, (measured_tokens - base_tokens) / region_tokens))
         ratio = now if not self.seen else self.ratio + _WEIGHT * (now - self.ratio)
-        return Calibration(ratio, base_tokens, self.seen + 1)
+        return Calibration(ratio, self.seen + 1)

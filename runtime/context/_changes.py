@@ -37,7 +37,6 @@ class EntryWritten(msgspec.Struct, frozen=True, gc=False, array_like=True):
         replaces: Ids of the entries that go in the same step (a replaced key, a rewritten region).
         over_budget: The region is over its budget by this group, and stays so until the next one.
         counted: How the tokens were counted: `estimate` or a tokenizer's name.
-        at_head: It stands in front of what is there instead of behind.
     """
 
     region: str
@@ -52,7 +51,6 @@ class EntryWritten(msgspec.Struct, frozen=True, gc=False, array_like=True):
     replaces: tuple[int, ...] = ()
     over_budget: bool = False
     counted: str = "estimate"
-    at_head: bool = False
 
 
 @final

@@ -8,7 +8,8 @@ from typing import final
 import msgspec
 
 from shoal.providers import Message, Text
-from shoal.runtime.context._entry import estimate_text, size
+from shoal.runtime.context._changes import SeedBlock
+from shoal.runtime.context._entry import BYTES_PER_TOKEN, estimate_text
 
 SMALLEST_SHARE = 256
 """Tokens that each tool result of a turn keeps at the least."""
@@ -47,10 +48,9 @@ def cut_to(content: Message, tokens: int, most_tokens: int) -> Cut:
     The marker stays whole, so that a very small limit is passed by what the marker costs.
     """
     plain = content.text
-    total = size(Text.of(plain))[1]
-    marker = Text.of(f"\n[cut: about {most_tokens} of {tokens} tokens]")
+    marker = Text.of(f"\n[cut: about {max(0, most_tokens)} of {tokens} tokens]")
     room = max(0, most_tokens - estimate_text(marker))
-    chars = _fitting(plain, min(total, room * 4))
+    chars = _fitting(plain, room * BYTES_PER_TOKEN)
     message = materialise(content, chars, marker)
     cost = sum(estimate_text(text) for text in message.texts)
     return Cut(message, chars, marker, cost, tokens)
@@ -76,3 +76,31 @@ def fair_shares(costs: Sequence[int], room_tokens: int) -> tuple[int, ...]:
         shares[index] = min(costs[index], share)
         left = max(0, left - shares[index])
     return tuple(shares)
+
+
+def fit_blocks(blocks: Sequence[SeedBlock], room_tokens: int) -> tuple[tuple[SeedBlock, ...], tuple[str, ...]]:
+    """Cut what a seed gave to *room_tokens*, with a marker; blocks for which nothing is left are dropped.
+
+    Args:
+        blocks: What the seed gave, in order; those that failed are left out.
+        room_tokens: What the region takes.
+
+    Returns:
+        The blocks that fit, in order, and a note on each that was cut or dropped.
+    """
+    fitting: list[SeedBlock] = []
+    notes: list[str] = []
+    left = room_tokens
+    for block in blocks:
+        if not block.ok:
+            continue
+        kept = block
+        if block.tokens > left:
+            shorter = cut_to(Message("user", (block.text,)), block.tokens, left)
+            text = Text(b"".join([piece.body for piece in shorter.message.texts]))
+            kept = SeedBlock(block.name, text, shorter.tokens if shorter.chars else 0)
+            notes.append(f"{block.name or 'seed'}: {kept.tokens} of {block.tokens} tokens fit")
+        if kept.tokens:
+            fitting.append(kept)
+            left -= kept.tokens
+    return tuple(fitting), tuple(notes)

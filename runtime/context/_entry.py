@@ -74,7 +74,21 @@ class Group(msgspec.Struct, frozen=True, gc=False, eq=False):
     @property
     def ids(self) -> tuple[int, ...]:
         """Ids of the entries, oldest first."""
-        return tuple(entry.entry_id for entry in self.entries)
+        return tuple([entry.entry_id for entry in self.entries])
+
+    @property
+    def waits(self) -> bool:
+        """A call of its turn has no result yet."""
+        return len(self.entries) <= len(self.entries[0].message.calls)
+
+    def asked(self, call_id: str) -> bool:
+        """Say whether its turn made the call *call_id*."""
+        return any(call.call_id == call_id for call in self.entries[0].message.calls)
+
+
+def ids_of(groups: Iterable[Group]) -> tuple[int, ...]:
+    """Return the ids of the entries of *groups*, in order."""
+    return tuple([entry.entry_id for group in groups for entry in group.entries])
 
 
 @final

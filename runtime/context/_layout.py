@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import final
 
 import msgspec
 
 from shoal.blueprints import ALWAYS_REGIONS, Blueprint, CallerSeed, Region, Stage
+from shoal.errors import BlueprintInvalid
 from shoal.providers import Text
 from shoal.runtime.context._entry import estimate_text
 from shoal.runtime.context._render import Theme
@@ -44,7 +45,13 @@ _STEADINESS = {
     "temporary": 2,
     "clearable": 2,
 }
-_CHUNKED = frozenset({"pinned", "compact_history", "compacting", "temporary", "clearable"})
+_CHUNKED = ("pinned", "compact_history", "compacting", "temporary", "clearable")
+_KINDS_OF_OWN: Mapping[str, Collection[str]] = {
+    CONVERSATION: ("sliding_window", "custom"),
+    FINAL_OUTPUT: (*_CHUNKED, "sliding_window"),
+    INSTRUCTIONS: _CHUNKED,
+}
+"""What a region that every run has may be declared as: turns are messages, an answer comes without a key."""
 
 
 @final
@@ -94,10 +101,7 @@ def cut_of(region: Region) -> Cut:
 
 def names_of(blueprint: Blueprint) -> tuple[str, ...]:
     """Return every region that any layout of *blueprint* declares, and those that every run has; sorted."""
-    names = {region.name for region in declared(blueprint)}
-    for stage in blueprint.stages:
-        names.update(region.name for region in stage.context.regions or ())
-    return tuple(sorted(names.union(ALWAYS_REGIONS)))
+    return tuple(sorted(_everything(blueprint)))
 
 
 def declared(blueprint: Blueprint) -> tuple[Region, ...]:
@@ -106,49 +110,76 @@ def declared(blueprint: Blueprint) -> tuple[Region, ...]:
 
 
 def layout_of(blueprint: Blueprint, stage: Stage, theme: Theme) -> Layout:
-    """Return what *stage* sees."""
-    base = {region.name: region for region in declared(blueprint)}
-    own = base if stage.context.regions is None else {region.name: region for region in stage.context.regions}
+    """Return what *stage* sees.
+
+    Raises:
+        BlueprintInvalid: A region that every run has is declared as something that cannot do its work, or a checklist
+            is something else in another layout.
+    """
+    everything = _everything(blueprint)
+    _check_kinds(blueprint, everything)
+    own = declared(blueprint) if stage.context.regions is None else stage.context.regions
+    visible = {region.name: region for region in own if region.name not in stage.context.hide}
     # The four that every run has are never hidden: a layout that omits one keeps the definition it has elsewhere.
-    always = {name: base.get(name, OWN_REGIONS[name]) for name in ALWAYS_REGIONS if name not in own}
-    visible = {name: region for name, region in own.items() if name not in stage.context.hide} | always
+    visible |= {name: everything[name] for name in ALWAYS_REGIONS if name not in visible}
     text = None if stage.prompt_as == "nudge" or not stage.system_prompt else Text.of(stage.system_prompt)
-    prompt_order = sorted(
-        (region for region in visible.values() if region.kind != "sliding_window" and region.placement != "tail"),
-        key=lambda region: _place(region, list(visible)),
-    )
+    order = {name: position for position, name in enumerate(visible)}
+    system = [r for r in visible.values() if r.kind != "sliding_window" and r.placement != "tail"]
+    system.sort(key=lambda region: _place(region, order))
     messages = [n for n, region in visible.items() if region.kind == "sliding_window" and n != CONVERSATION]
     return Layout(
         stage.name,
         visible,
-        tuple(region.name for region in prompt_order),
+        tuple(region.name for region in system),
         (*messages, CONVERSATION),
         tuple(name for name, region in visible.items() if region.placement == "tail"),
-        _instructions_in(visible, declares=INSTRUCTIONS in base or INSTRUCTIONS in own),
-        text,
+        _instructions_in(blueprint, visible),
+        None if text is None else theme.escaped(text),
         theme,
         stage.context.reset,
-        _everything(blueprint) | visible,
+        everything | visible,
     )
 
 
 def _everything(blueprint: Blueprint) -> dict[str, Region]:
-    """Return the first definition of every region, the blueprint's layout before the stages' own."""
-    layouts = (declared(blueprint), *(stage.context.regions or () for stage in blueprint.stages))
-    own = [OWN_REGIONS[name] for name in ALWAYS_REGIONS]
-    return {region.name: region for region in reversed([region for layout in (*layouts, own) for region in layout])}
+    """Return the first definition of every region: the blueprint's layout, then the stages' own, then the runtime's."""
+    everything: dict[str, Region] = {}
+    for region in (*_declared(blueprint), *OWN_REGIONS.values()):
+        everything.setdefault(region.name, region)
+    return everything
 
 
-def _place(region: Region, declared_order: list[str]) -> tuple[int, int, bool, int]:
+def _declared(blueprint: Blueprint) -> Iterator[Region]:
+    yield from declared(blueprint)
+    for stage in blueprint.stages:
+        yield from stage.context.regions or ()
+
+
+def _check_kinds(blueprint: Blueprint, everything: Mapping[str, Region]) -> None:
+    for region in _declared(blueprint):
+        fitting = _KINDS_OF_OWN.get(region.name)
+        if fitting is not None and region.kind not in fitting:
+            listed = " or ".join(f"`{kind}`" for kind in fitting)
+            raise BlueprintInvalid(f"`{region.name}` is {region.kind!r}, which cannot do its work; make it {listed}")
+        first = everything[region.name].kind
+        if region.kind != first and "checklist" in (region.kind, first):
+            raise BlueprintInvalid(
+                f"`{region.name}` is {first!r} in one layout and {region.kind!r} in another: items are no entries; "
+                "give one of them another name"
+            )
+
+
+def _place(region: Region, declared_order: Mapping[str, int]) -> tuple[int, int, bool, int]:
     instructions = region.name == INSTRUCTIONS
-    steadiness = 0 if region.kind == "custom" and region.pinned else _STEADINESS[region.kind]
+    pinned = instructions or (region.kind == "custom" and region.pinned)
+    steadiness = 0 if pinned else _STEADINESS[region.kind]
     volatility = _VOLATILITY["rewritten" if instructions else region.volatility]
-    return volatility, steadiness, instructions, declared_order.index(region.name)
+    return volatility, steadiness, instructions, declared_order[region.name]
 
 
-def _instructions_in(visible: Mapping[str, Region], *, declares: bool) -> str:
-    if declares:
+def _instructions_in(blueprint: Blueprint, visible: Mapping[str, Region]) -> str:
+    """Return where instructions stand: where they are declared to, else in the first pinned region in the system."""
+    if any(region.name == INSTRUCTIONS for region in _declared(blueprint)):
         return INSTRUCTIONS
-    own = frozenset(ALWAYS_REGIONS)
-    pinned = (name for name, region in visible.items() if region.kind == "pinned" and name not in own)
+    pinned = (n for n, r in visible.items() if r.kind == "pinned" and n not in OWN_REGIONS and r.placement != "tail")
     return next(pinned, INSTRUCTIONS)

@@ -1,18 +1,20 @@
 """How a region's content becomes blocks and segments: headings, descriptions, escapes.
 
-Rendering is cached by chunk: a chunk is rendered again only after it changed.
+Rendering is kept by chunk: a chunk is rendered again only after it changed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import final
 
+import msgspec
+
 from shoal.blueprints import Region
-from shoal.providers import Block, Message, Segment, Text
-from shoal.runtime.context._entry import Entry, estimate_text
-from shoal.runtime.context._store import HEAD, Chunk, RegionState
+from shoal.providers import Block, Segment, Text
+from shoal.runtime.context._entry import estimate_text
+from shoal.runtime.context._store import Chunk, RegionState
 
 BLANK_LINE = Text.of("\n\n")
 _LINE_MARK = b"## "
@@ -48,48 +50,49 @@ class Theme:
         made = self._headings.get(key)
         if made is None:
             line = f"## {region.name}{' (continued)' if continued else ''}\n"
-            made = Text.of(f"{line}{description}\n\n" if description else line)
-            self._headings[key] = made
+            under = self.escaped(Text.of(f"{description}\n\n")) if description else Text.of("")
+            made = self._headings[key] = Text(Text.of(line).body + under.body)
         return made
 
 
-def system_blocks(state: RegionState, theme: Theme) -> tuple[Block, ...]:
+@final
+class Rendered(msgspec.Struct, frozen=True, gc=False):
+    """What a region shows: blocks of the system section, segments of messages, or nothing."""
+
+    blocks: tuple[Block, ...] = ()
+    segments: tuple[Segment, ...] = ()
+
+
+def as_blocks(state: RegionState, theme: Theme) -> Rendered:
     """Render *state* as system blocks, one a chunk; instructions stand at the end of the last."""
-    if state.cached is None:
-        state.cached = tuple(_blocks(state, theme))
-    made: tuple[Block, ...] = state.cached
-    return made
+    return Rendered(blocks=tuple(_blocks(state, theme)))
 
 
-def _blocks(state: RegionState, theme: Theme) -> Iterable[Block]:
+def _blocks(state: RegionState, theme: Theme) -> Iterator[Block]:
     chunks = state.chunks
     if state.instructions is None:
-        for position, chunk in enumerate(chunks):
-            yield _kept(state.region, chunk, theme, first=position == 0)
+        yield from (_kept(state.region, chunk, theme) for chunk in chunks)
         return
-    for position, chunk in enumerate(chunks[:-1]):
-        yield _kept(state.region, chunk, theme, first=position == 0)
+    yield from (_kept(state.region, chunk, theme) for chunk in chunks[:-1])
     # Not kept: the chunk outlives the stage, and the next append moves the instructions to another one.
-    last = chunks[-1] if chunks else Chunk(0)
-    yield _block(state.region, last, theme, state.instructions, first=len(chunks) < 2)
+    last = chunks[-1] if chunks else Chunk(0, continued=False)
+    yield _block(state.region, last, theme, state.instructions)
 
 
-def _kept(region: Region, chunk: Chunk, theme: Theme, *, first: bool) -> Block:
-    if chunk.made is None:
-        chunk.made = _block(region, chunk, theme, None, first=first)
-    assert isinstance(chunk.made, Block)  # a region renders as blocks or as segments, never as both
-    return chunk.made
+def _kept(region: Region, chunk: Chunk, theme: Theme) -> Block:
+    if chunk.block is None:
+        chunk.block = _block(region, chunk, theme, None)
+    return chunk.block
 
 
-def _block(region: Region, chunk: Chunk, theme: Theme, instructions: Text | None, *, first: bool) -> Block:
-    plain = chunk.number == HEAD or (chunk.number == 0 and first)
-    heading = theme.heading(region, continued=not plain)
+def _block(region: Region, chunk: Chunk, theme: Theme, instructions: Text | None) -> Block:
+    heading = theme.heading(region, continued=chunk.continued)
     texts: list[Text] = [heading]
     for group in chunk.groups:
         for entry in group.entries:
             if len(texts) > 1:
                 texts.append(BLANK_LINE)
-            texts.extend(theme.escaped(text) for text in entry.message.texts)
+            texts.extend([theme.escaped(text) for text in entry.message.texts])
     tokens = chunk.tokens + estimate_text(heading)
     if instructions is not None:
         if len(texts) > 1:
@@ -99,30 +102,20 @@ def _block(region: Region, chunk: Chunk, theme: Theme, instructions: Text | None
     return Block(region.name, tuple(texts), tokens, region.volatility, frozen=chunk.frozen and instructions is None)
 
 
-def one_block(region: Region, texts: Sequence[Text], tokens: int, theme: Theme) -> tuple[Block, ...]:
-    """Render *texts* as the single block of *region*; nothing where there is no text."""
-    if not texts:
-        return ()
+def one_block(region: Region, texts: Sequence[Text], tokens: int, theme: Theme) -> Rendered:
+    """Render *texts*, whose forged headings are escaped here, as the single block of *region*."""
     heading = theme.heading(region)
-    return (Block(region.name, (heading, *texts), tokens + estimate_text(heading), region.volatility),)
+    whole = (heading, *[theme.escaped(text) for text in texts])
+    return Rendered(blocks=(Block(region.name, whole, tokens + estimate_text(heading), region.volatility),))
 
 
-def message_segments(state: RegionState) -> tuple[Segment, ...]:
+def as_segments(state: RegionState) -> Rendered:
     """Render *state* as segments of a conversation, one a chunk."""
-    if state.cached is None:
-        state.cached = tuple(_segment(state.region.name, chunk) for chunk in state.chunks)
-    made: tuple[Segment, ...] = state.cached
-    return made
+    return Rendered(segments=tuple([_segment(state.region.name, chunk) for chunk in state.chunks]))
 
 
 def _segment(owner: str, chunk: Chunk) -> Segment:
-    if chunk.made is None:
-        messages = tuple(as_message(entry) for group in chunk.groups for entry in group.entries)
-        chunk.made = Segment(owner, messages, chunk.tokens, closed=chunk.frozen)
-    assert isinstance(chunk.made, Segment)  # see `_blocks`
-    return chunk.made
-
-
-def as_message(entry: Entry) -> Message:
-    """Return *entry* as the message that a conversation shows."""
-    return entry.message
+    if chunk.segment is None:
+        messages = tuple([entry.message for group in chunk.groups for entry in group.entries])
+        chunk.segment = Segment(owner, messages, chunk.tokens, closed=chunk.frozen)
+    return chunk.segment

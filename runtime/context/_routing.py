@@ -9,7 +9,7 @@ import msgspec
 
 from shoal.blueprints import Route, ToolRouting, tool_name
 from shoal.runtime.context._layout import CONVERSATION, Layout
-from shoal.runtime.context._window import Plan
+from shoal.runtime.context._plan import Plan
 
 T = TypeVar("T")
 
@@ -38,13 +38,12 @@ def destination(routing: ToolRouting | None, tool: str) -> Destination:
 
 def _rule(rules: Mapping[str, T], tool: str) -> T | None:
     named = tool_name(tool)
-    for name, rule in rules.items():
-        if tool_name(name) == named:
-            return rule
-    return None
+    return next((rule for name, rule in rules.items() if tool_name(name) == named), None)
 
 
-def pointer(layout: Layout, region: str, plan: Plan, *, reads_regions: bool, note: str = "") -> str:
+def pointer(
+    layout: Layout, region: str, plan: Plan, *, reads_regions: bool, releases: bool = False, note: str = ""
+) -> str:
     """Return what stands in the conversation in place of a routed result: where the text is and what happened to it.
 
     Args:
@@ -52,27 +51,30 @@ def pointer(layout: Layout, region: str, plan: Plan, *, reads_regions: bool, not
         region: Where the result went.
         plan: What writing it came to.
         reads_regions: The stage has `context_read`.
+        releases: The stage has `context_delete`.
         note: What the tool has to say beside its result; empty for nothing.
     """
-    more = f" `context_read` shows it: region `{region}`." if reads_regions else ""
-    where = _where(layout, region, more)
+    kept, whole = round(plan.tokens * plan.ratio), round(plan.of_tokens * plan.ratio)
     if plan.outcome == "refused":
-        said = f"[The result of {plan.of_tokens} tokens was not kept: {plan.why}]"
-    elif plan.cut:
-        said = f"[The result was cut: {plan.tokens} of {plan.of_tokens} tokens are kept. {where}]"
+        said = f"The result of {whole} tokens was not kept: {plan.refusal if releases else plan.why}"
     else:
-        said = f"[The whole result, {plan.tokens} tokens, is kept. {where}]"
-    return f"{said}\n{note}" if note else said
+        cut = f"The result was cut: {kept} of {whole} tokens are kept."
+        said = cut if plan.cut else f"The whole result, {whole} tokens, is kept."
+        said = f"{said} {_where(layout, region, reads_regions=reads_regions)}"
+    return f"[{said}]\n{note}" if note else f"[{said}]"
 
 
-def _where(layout: Layout, region: str, more: str) -> str:
+def _where(layout: Layout, region: str, *, reads_regions: bool) -> str:
+    """Return where the text of *region* stands in this prompt."""
     definition = layout.regions.get(region)
     if definition is None:
-        return f"It is in the region `{region}`, which this stage does not show.{more}"
-    if definition.kind == "sliding_window":
-        return f"It is a message of the region `{region}` in this prompt.{more}"
-    if definition.placement == "tail":
-        return f'It is at the end of this prompt, under "## {region}".{more}'
-    if definition.kind == "custom":
-        return f"It is in the region `{region}`, which a script shows in its own way.{more}"
-    return f'It is already in this prompt, under "## {region}".'
+        where = f"It is in the region `{region}`, which this stage does not show."
+    elif definition.kind == "sliding_window":
+        where = f"It is a message of the region `{region}` in this prompt."
+    elif definition.kind == "custom":
+        where = f"It is in the region `{region}`, which a script shows in its own way."
+    elif definition.placement == "tail":
+        where = f'It is at the end of this prompt, under "## {region}".'
+    else:
+        return f'It is already in this prompt, under "## {region}".'
+    return f"{where} `context_read` shows it: region `{region}`." if reads_regions else where

@@ -7,6 +7,7 @@ A chunk is what is rendered together. In a region whose kind renders messages it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import count
 from typing import Any, Literal, TypeAlias, final
 
 import msgspec
@@ -14,43 +15,52 @@ import msgspec
 from shoal.blueprints import Region
 from shoal.providers import Block, Segment, Text, digest
 from shoal.runtime.context._budget import Limits
-from shoal.runtime.context._entry import Entry, Group
+from shoal.runtime.context._entry import Entry, Group, size
 
 CHUNK_TOKENS = 2_048
 """A chunk of a `grows` region freezes once it holds this many tokens."""
 SEGMENT_MESSAGES = 16
-SEGMENT_BYTES = 32_768
+SEGMENT_CHARS = 32_768
 """A segment of messages closes at whichever comes first; small enough that the open one is cheap to make again."""
-
-HEAD = -1
-"""Number of a chunk that was put in front of the others."""
 
 Cut: TypeAlias = Literal["grows", "messages", "never"]
 
 
+@final
 class Chunk:
-    """Groups that are rendered together. *number* counts chunks for the life of the region and is never used again."""
+    """Groups that are rendered together.
 
-    __slots__ = ("chars", "entries", "frozen", "groups", "made", "number", "tokens")
+    Args:
+        number: It counts chunks for the life of the region and is never used again.
+        continued: It stood behind another chunk when it was begun, and its heading says so for good.
+    """
 
-    def __init__(self, number: int) -> None:
+    __slots__ = ("block", "chars", "continued", "entries", "frozen", "groups", "number", "segment", "tokens")
+
+    def __init__(self, number: int, *, continued: bool) -> None:
         self.number = number
+        self.continued = continued
         self.groups: list[Group] = []
         self.tokens = 0
         self.chars = 0
         self.entries = 0
         self.frozen = False
-        self.made: Block | Segment | None = None
+        self.block: Block | None = None
+        self.segment: Segment | None = None
 
     def __repr__(self) -> str:
         return f"<Chunk {self.number} {len(self.groups)} groups {self.tokens} tokens{' frozen' if self.frozen else ''}>"
+
+    def changed(self) -> None:
+        """Forget what was rendered of it."""
+        self.block = self.segment = None
 
     def count(self) -> None:
         """Count again after groups went or changed."""
         self.tokens = sum(group.tokens for group in self.groups)
         self.entries = sum(len(group.entries) for group in self.groups)
         self.chars = sum(entry.chars for group in self.groups for entry in group.entries)
-        self.made = None
+        self.changed()
 
 
 @final
@@ -73,6 +83,11 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     reason: Text | None = None
     tokens: int = 0
 
+    @property
+    def chars(self) -> int:
+        """Its length in characters, notes and reason included."""
+        return sum(size(text)[0] for text in (self.text, *self.notes, self.reason) if text is not None)
+
 
 @final
 class RegionState:
@@ -81,6 +96,7 @@ class RegionState:
     Args:
         region: Its definition in the current layout.
         limits: Its limits on the current model.
+        cut: How its content is cut into chunks.
     """
 
     __slots__ = (
@@ -93,12 +109,13 @@ class RegionState:
         "instructions",
         "items",
         "limits",
+        "listed",
+        "moved",
         "next_chunk",
         "next_id",
         "next_item",
         "region",
         "tokens",
-        "version",
     )
 
     def __init__(self, region: Region, limits: Limits, cut: Cut) -> None:
@@ -115,8 +132,12 @@ class RegionState:
         self.items: dict[int, Item] = {}
         self.instructions: Text | None = None
         self.instruction_tokens = 0
-        self.version = 0
+        self.moved = 0
+        """How often an entry took another place than the last."""
+        self.listed = 0
+        """`moved` as it was when the model last saw its entries numbered."""
         self.cached: Any = None
+        """What was rendered of the region as a whole, until it changes."""
 
     def __repr__(self) -> str:
         return f"<RegionState {self.region.name} {self.region.kind} {self.tokens}/{self.limits.budget} tokens>"
@@ -153,123 +174,147 @@ class RegionState:
         items = [f"{item.item_id}|{item.state}|{len(item.notes)}".encode() for item in self.items.values()]
         return digest(*[entry.message.digest for entry in self.all_entries()], *items)
 
-    def units(self) -> Iterator[tuple[tuple[int, ...], int, int]]:
-        """Yield what goes together, oldest first, as (entry ids, tokens, entries): frozen chunks, then groups."""
+    def units(self, *, keep_newest: bool = False) -> Iterator[tuple[Group, ...]]:
+        """Yield what goes together when room is made, oldest first: frozen chunks, then single groups.
+
+        Args:
+            keep_newest: The newest group is not among them, and the chunk that holds it goes group by group.
+        """
+        newest = self.chunks[-1] if self.chunks and keep_newest else None
         for chunk in self.chunks:
-            if chunk.frozen and self.cut == "grows":
-                yield tuple(i for group in chunk.groups for i in group.ids), chunk.tokens, chunk.entries
+            if chunk.frozen and self.cut == "grows" and chunk is not newest:
+                yield tuple(chunk.groups)
             else:
-                for group in chunk.groups:
-                    yield group.ids, group.tokens, len(group.entries)
+                yield from ((group,) for group in (chunk.groups[:-1] if chunk is newest else chunk.groups))
+
+    def free_key(self, name: str) -> str:
+        """Return *name*, or *name* with the first number that no entry's key has yet."""
+        taken = {entry.key for entry in self.all_entries()}
+        numbered = (f"{name} ({number})" for number in count(2))
+        return name if name not in taken else next(key for key in numbered if key not in taken)
 
     # --- changing (by applied events only)
 
     def touched(self) -> None:
         """Forget what was rendered of the region as a whole."""
-        self.version += 1
         self.cached = None
 
-    def append(self, entry: Entry, *, joins: bool) -> None:
-        """Put *entry* behind what is there; where it *joins*, into the newest group."""
-        chunk = self._open_chunk(joins=joins)
-        if joins:
-            chunk.groups[-1] = chunk.groups[-1] + entry
-        else:
-            chunk.groups.append(Group((entry,), entry.tokens))
-        self._grew(chunk, entry)
+    def instruct(self, instructions: Text | None, tokens: int) -> None:
+        """Let *instructions*, which cost *tokens*, stand behind what it holds; `None` for none."""
+        if self.instructions != instructions:
+            self.instructions, self.instruction_tokens = instructions, tokens
+            self.touched()
+
+    def append(self, entry: Entry) -> None:
+        """Put *entry* behind what is there, as a group of its own."""
+        self._put(Group((entry,), entry.tokens))
+
+    def join(self, entry: Entry) -> None:
+        """Put *entry* behind what is there, into the newest group; a frozen chunk takes it too."""
+        chunk = self.chunks[-1]
+        chunk.groups[-1] += entry
+        self._grew(chunk, (entry,))
 
     def insert(self, entry: Entry, where: int) -> None:
-        """Put *entry* in front of the group at position *where* (0 is the oldest)."""
+        """Put *entry* in front of the group at position *where* (0 is the oldest); behind all where there is none."""
+        self.moved += 1
         for chunk in self.chunks:
-            if where < len(chunk.groups) or (where == len(chunk.groups) and chunk is self.chunks[-1]):
+            if where < len(chunk.groups):
                 chunk.groups.insert(where, Group((entry,), entry.tokens))
-                self._grew(chunk, entry)
+                self._grew(chunk, (entry,))
                 return
             where -= len(chunk.groups)
-        self.append(entry, joins=False)
+        self.append(entry)
 
     def put_at_head(self, entry: Entry) -> None:
-        """Put *entry* in front of everything; what is already cut into chunks keeps its bytes."""
+        """Put *entry* in front of everything; what is already cut into chunks stays cut so."""
         if self.cut == "never" or not self.chunks:
             self.insert(entry, 0)
             return
-        head = Chunk(HEAD)
-        head.groups.append(Group((entry,), entry.tokens))
+        self.moved += 1
+        first = self.chunks[0]
+        if not first.continued:
+            first.continued = True
+            first.changed()
+        head = self._begun(continued=False)
         head.frozen = True
-        if self.chunks[0].number == 0:
-            self.chunks[0].made = None  # it had the heading, which the new head takes
+        head.groups.append(Group((entry,), entry.tokens))
         self.chunks.insert(0, head)
-        self._grew(head, entry)
+        self._grew(head, (entry,))
 
     def remove(self, entry_ids: Iterable[int]) -> int | None:
         """Take those entries out and return the position of the first group that was touched; `None` for none."""
-        gone = set(entry_ids)
+        gone = frozenset(entry_ids)
         first: int | None = None
         position = 0
-        left: list[Chunk] = []
         for chunk in self.chunks:
-            hit = False
             kept: list[Group] = []
             for group in chunk.groups:
-                if gone.isdisjoint(group.ids):
-                    kept.append(group)
-                    continue
-                hit = True
-                if first is None:
+                smaller = group if gone.isdisjoint(group.ids) else group.without(gone)
+                if smaller is not group and first is None:
                     first = position + len(kept)
-                smaller = group.without(gone)
                 if smaller is not None:
                     kept.append(smaller)
-            if hit:
+            if kept != chunk.groups:
                 chunk.groups = kept
                 chunk.count()
-            if kept:
-                left.append(chunk)
             position += len(kept)
-        self.chunks = left
-        self._recount()
+        if first is not None:
+            self.moved += 1
+            self.chunks = [chunk for chunk in self.chunks if chunk.groups]
+            self.recount()
         return first
 
     def clear(self) -> None:
         """Take everything out; ids go on counting."""
+        self.moved += 1
         self.chunks = []
         self.items = {}
-        self._recount()
+        self.recount()
 
-    def clear_chunks(self) -> None:
-        """Take all entries out, to put them in again in another cut."""
+    def recut(self, cut: Cut) -> None:
+        """Cut what is there into chunks anew."""
+        groups = list(self.groups())
+        self.cut = cut
         self.chunks = []
-        self._recount()
+        self.recount()
+        for group in groups:
+            self._put(group)
 
-    def _open_chunk(self, *, joins: bool) -> Chunk:
-        if self.chunks:
-            last = self.chunks[-1]
-            if not last.frozen or joins:
-                return last
-        if not self.chunks:
-            self.next_chunk = 0  # a region that was emptied begins anew, under its plain heading
-        chunk = Chunk(self.next_chunk)
-        self.next_chunk += 1
-        self.chunks.append(chunk)
-        return chunk
-
-    def _grew(self, chunk: Chunk, entry: Entry) -> None:
-        chunk.tokens += entry.tokens
-        chunk.entries += 1
-        chunk.chars += entry.chars
-        chunk.made = None
-        if self.cut == "grows":
-            # A summary at the head may grow a frozen chunk; it stays one.
-            chunk.frozen = chunk.frozen or chunk.tokens >= CHUNK_TOKENS
-        elif self.cut == "messages":
-            chunk.frozen = chunk.frozen or chunk.entries >= SEGMENT_MESSAGES or chunk.chars >= SEGMENT_BYTES
-        self.tokens += entry.tokens
-        self.chars += entry.chars
-        self.entries += 1
+    def recount(self) -> None:
+        """Count what is there again after something went or changed."""
+        items = self.items.values()
+        self.tokens = sum(chunk.tokens for chunk in self.chunks) + sum(item.tokens for item in items)
+        self.chars = sum(chunk.chars for chunk in self.chunks) + sum(item.chars for item in items)
+        self.entries = sum(chunk.entries for chunk in self.chunks)
         self.touched()
 
-    def _recount(self) -> None:
-        self.tokens = sum(chunk.tokens for chunk in self.chunks) + sum(item.tokens for item in self.items.values())
-        self.chars = sum(chunk.chars for chunk in self.chunks)
-        self.entries = sum(chunk.entries for chunk in self.chunks)
+    def _put(self, group: Group) -> None:
+        chunk = self.chunks[-1] if self.chunks else None
+        if chunk is None or chunk.frozen:
+            chunk = self._begun(continued=chunk is not None)
+            self.chunks.append(chunk)
+        chunk.groups.append(group)
+        self._grew(chunk, group.entries)
+
+    def _begun(self, *, continued: bool) -> Chunk:
+        chunk = Chunk(self.next_chunk, continued=continued)
+        self.next_chunk += 1
+        return chunk
+
+    def _grew(self, chunk: Chunk, entries: tuple[Entry, ...]) -> None:
+        tokens = sum([entry.tokens for entry in entries])
+        chars = sum([entry.chars for entry in entries])
+        chunk.tokens += tokens
+        chunk.entries += len(entries)
+        chunk.chars += chars
+        chunk.changed()
+        # What is frozen stays so: an entry that was put into a frozen chunk by name does not thaw it.
+        if self.cut == "grows":
+            chunk.frozen = chunk.frozen or chunk.tokens >= CHUNK_TOKENS
+        elif self.cut == "messages":
+            chunk.frozen = chunk.frozen or chunk.entries >= SEGMENT_MESSAGES or chunk.chars >= SEGMENT_CHARS
+        self.tokens += tokens
+        self.chars += chars
+        self.entries += len(entries)
         self.touched()

@@ -84,26 +84,11 @@ def attribute(
         One share an owner, in the order in which they first appear, then the reply's. Read tokens cover the prompt
         from the front, written ones follow (longer lifetimes first), the rest is uncached.
     """
-    owners = [part.owner for part in parts]
-    estimates = [part.tokens for part in parts]
-    owners.append(OVERHEAD)
-    estimates.append(overhead_tokens or (0 if sum(estimates) else 1))
-    buckets = [usage.cache_read, usage.cache_write_long, usage.cache_write, usage.uncached]
-    totals: dict[str, list[int]] = {}
-    bucket = 0
-    for owner, tokens in zip(owners, scale(estimates, usage.input), strict=True):
-        row = totals.setdefault(owner, [0, 0, 0, 0])
-        while tokens:
-            take = min(tokens, buckets[bucket])
-            row[bucket] += take
-            buckets[bucket] -= take
-            tokens -= take  # noqa: PLW2901 - what is left of this part lies behind the boundary
-            if not buckets[bucket]:
-                bucket += 1
+    stretches = _stretches(parts, usage.input, overhead_tokens)
     rates = None if price is None else rates_of(price, usage.input)
     shares = [
         Share(owner, uncached, read, write, long, 0, cost_of(rates, (uncached, read, write, long, 0)))
-        for owner, (read, long, write, uncached) in totals.items()
+        for owner, (read, long, write, uncached) in _buckets(stretches, usage).items()
         if read + long + write + uncached
     ]
     said = usage.output - usage.reasoning
@@ -113,6 +98,45 @@ def attribute(
         cost = cost_of(rates, (0, 0, 0, 0, usage.reasoning))
         shares.append(Share(REPLY_REASONING, output=usage.reasoning, cost=cost))
     return tuple(shares)
+
+
+def _stretches(parts: Sequence[Part], total: int, overhead_tokens: int) -> list[tuple[str, int]]:
+    """Return the owners of a prompt of *total* billed tokens with how many each part has, in prompt order.
+
+    Owners are scaled first, and each one's parts within it, so that a part that is cut in two changes nobody's sum.
+    """
+    pieces = [(part.owner, part.tokens) for part in parts]
+    # Somebody has to pay where nothing was estimated at all.
+    pieces.append((OVERHEAD, overhead_tokens or (0 if any(tokens for _, tokens in pieces) else 1)))
+    estimates: dict[str, int] = {}
+    for owner, tokens in pieces:
+        estimates[owner] = estimates.get(owner, 0) + tokens
+    scaled = dict(zip(estimates, scale(tuple(estimates.values()), total), strict=True))
+    behind = dict.fromkeys(estimates, 0)
+    stretches: list[tuple[str, int]] = []
+    for owner, tokens in pieces:
+        whole = estimates[owner] or 1
+        before = behind[owner] * scaled[owner] // whole
+        behind[owner] += tokens
+        stretches.append((owner, behind[owner] * scaled[owner] // whole - before))
+    return stretches
+
+
+def _buckets(stretches: Sequence[tuple[str, int]], usage: Usage) -> dict[str, list[int]]:
+    """Return tokens read, written long, written, and uncached by owner: read ones lie in front."""
+    left = [usage.cache_read, usage.cache_write_long, usage.cache_write, usage.uncached]
+    totals: dict[str, list[int]] = {}
+    bucket = 0
+    for owner, tokens in stretches:
+        row = totals.setdefault(owner, [0, 0, 0, 0])
+        while tokens:
+            take = min(tokens, left[bucket])
+            row[bucket] += take
+            left[bucket] -= take
+            tokens -= take  # noqa: PLW2901 - what is left of this part lies behind the boundary
+            if not left[bucket]:
+                bucket += 1
+    return totals
 
 
 def cost_of(rates: Sequence[Decimal] | None, tokens: Sequence[int]) -> Decimal | None:
@@ -132,8 +156,8 @@ def rates_of(price: Price, prompt_tokens: int) -> tuple[Decimal, ...]:
     is_long = price.long_from_tokens is not None and prompt_tokens > price.long_from_tokens
     rates = _rates.get((price, is_long))
     if rates is None:
-        rates = tuple(price.per_token(bucket, prompt_tokens=prompt_tokens) for bucket in _BUCKETS)
-        _rates[price, is_long] = rates
+        per_token = (price.per_token(bucket, prompt_tokens=prompt_tokens) for bucket in _BUCKETS)
+        rates = _rates[price, is_long] = tuple(per_token)
     return rates
 
 

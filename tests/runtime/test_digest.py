@@ -49,7 +49,7 @@ class Watched:
             if self.fault == "crash":
                 raise RuntimeError("the provider has a bug")
         said = (
-            {"nonsense": "\x00\x01 " * 4000, "blank": "   "}.get(self.fault)
+            {"nonsense": "\x00\x01 " * 40_000, "blank": "   "}.get(self.fault)
             if request.purpose == self._purpose
             else None
         )

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
-from shoal.providers import Block
 from shoal.runtime.context._budget import Limits
 from shoal.runtime.context._entry import Draft
-from shoal.runtime.context._render import Theme, system_blocks
+from shoal.runtime.context._render import Rendered, Theme, as_blocks
 from shoal.runtime.context._store import RegionState
-from shoal.runtime.context.regions._kind import Admission, Asked, Shrunk, full, ids_of, too_big
+from shoal.runtime.context.regions._kind import Admission, Asked, Shrunk, full, oldest_until, too_big
 
 
 @final
@@ -19,13 +18,13 @@ class Clearable:
 
     def write(self, state: RegionState, draft: Draft, asked: Asked) -> Admission:
         """Admit *draft*; where it does not fit, everything else goes."""
-        if draft.tokens > asked.limits.budget:
-            return too_big(state, draft, asked.limits)
-        if state.tokens + draft.tokens <= asked.limits.budget:
+        if draft.tokens > asked.most(state):
+            return too_big(state, draft, asked)
+        if asked.fits(state, draft):
             return Admission()
         if state.region.admission == "reject":
-            return full(state, draft, asked.limits)
-        return Admission(evict=ids_of(state.units()))
+            return full(state, draft, asked)
+        return Admission(evict=oldest_until(state, -1, leaving=asked.replaces).evict)
 
     def release(self, state: RegionState, entry_ids: Sequence[int]) -> str | None:
         """Anything may be released."""
@@ -33,8 +32,8 @@ class Clearable:
 
     def shrink(self, state: RegionState, limits: Limits, need_tokens: int) -> Shrunk:
         """Give up everything."""
-        return Shrunk(ids_of(state.units()), state.tokens)
+        return oldest_until(state, -1)
 
-    def render(self, state: RegionState, theme: Theme) -> tuple[Block, ...]:
+    def render(self, state: RegionState, theme: Theme) -> Rendered:
         """Render one block, or one a chunk where it grows."""
-        return system_blocks(state, theme)
+        return as_blocks(state, theme)

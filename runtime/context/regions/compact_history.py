@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
-from shoal.providers import Block
+import msgspec
+
 from shoal.runtime.context._budget import Limits
-from shoal.runtime.context._entry import Draft
-from shoal.runtime.context._render import Theme, system_blocks
+from shoal.runtime.context._entry import Draft, ids_of
+from shoal.runtime.context._render import Rendered, Theme, as_blocks
 from shoal.runtime.context._store import RegionState
 from shoal.runtime.context.regions._kind import NOTHING, Admission, Asked, Shrunk, full, too_big
 
 
 def oldest_half(state: RegionState) -> tuple[int, ...]:
-    """Return the ids of the older half of the groups, at least two; nothing where folding could free nothing."""
+    """Return the ids of the older half of the groups, at least two; none where that could free nothing."""
     groups = list(state.groups())
-    take = max(2, len(groups) // 2)
-    return tuple(i for group in groups[:take] for i in group.ids) if len(groups) >= 2 else ()
+    if len(groups) < 2 or state.region.admission == "reject":
+        return ()
+    return ids_of(groups[: max(2, len(groups) // 2)])
 
 
 @final
@@ -26,16 +28,14 @@ class CompactHistory:
 
     def write(self, state: RegionState, draft: Draft, asked: Asked) -> Admission:
         """Admit *draft* where it fits; otherwise fold the oldest summaries first."""
-        limits = asked.limits
-        if draft.tokens > limits.budget:
-            return too_big(state, draft, limits)
-        if state.tokens + draft.tokens <= limits.budget:
+        if draft.tokens > asked.most(state):
+            return too_big(state, draft, asked)
+        if asked.fits(state, draft):
             return Admission()
         order = () if asked.in_flight else oldest_half(state)
-        if asked.may_wait and (asked.in_flight or order) and state.region.admission != "reject":
+        if asked.may_wait and (order or asked.in_flight):
             return Admission("wait", order=order)
-        refusal = full(state, draft, limits)
-        return Admission("refuse", over_tokens=refusal.over_tokens, why=refusal.why, order=order)
+        return msgspec.structs.replace(full(state, draft, asked), order=order)
 
     def release(self, state: RegionState, entry_ids: Sequence[int]) -> str | None:
         """Anything may be released by name."""
@@ -45,6 +45,6 @@ class CompactHistory:
         """Give up nothing."""
         return NOTHING
 
-    def render(self, state: RegionState, theme: Theme) -> tuple[Block, ...]:
+    def render(self, state: RegionState, theme: Theme) -> Rendered:
         """Render one block, or one a chunk where it grows."""
-        return system_blocks(state, theme)
+        return as_blocks(state, theme)

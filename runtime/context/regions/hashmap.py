@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
-from shoal.providers import Block, Text
+import msgspec
+
+from shoal.providers import Text
 from shoal.runtime.context._budget import Limits
 from shoal.runtime.context._entry import Draft, Entry
-from shoal.runtime.context._render import BLANK_LINE, Theme, one_block
+from shoal.runtime.context._render import BLANK_LINE, Rendered, Theme, one_block
 from shoal.runtime.context._store import RegionState
-from shoal.runtime.context.regions._kind import Admission, Asked, Shrunk, refuse, too_big
+from shoal.runtime.context.regions._kind import Admission, Asked, Shrunk, full, full_by_count, refuse, too_big
 
 
 @final
@@ -19,37 +21,26 @@ class Hashmap:
 
     def write(self, state: RegionState, draft: Draft, asked: Asked) -> Admission:
         """Admit *draft* in place of what its key held; the least recently written other keys make room."""
-        limits = asked.limits
         if draft.key is None:
-            return refuse(state, 0, "is a hashmap: name the `key` to write")
-        if draft.tokens > limits.budget:
-            return too_big(state, draft, limits)
+            return refuse(state, "is a hashmap and keeps nothing without a key", "Name the `key` to write.")
+        if draft.tokens > asked.most(state):
+            return too_big(state, draft, asked)
         old = [entry for entry in state.all_entries() if entry.key == draft.key]
-        replaces = tuple(entry.entry_id for entry in old)
-        tokens = state.tokens - sum(entry.tokens for entry in old) + draft.tokens
+        swap = msgspec.structs.replace(
+            asked, replaces=frozenset(entry.entry_id for entry in old), freed=sum(entry.tokens for entry in old)
+        )
         keys = state.entries - len(old) + 1
-        gone: list[int] = []
-        reason: str = "budget"
-        for entry in self._by_age(state):
-            over_keys = state.region.max_entries is not None and keys > state.region.max_entries
-            if tokens <= limits.budget and not over_keys:
-                break
-            if entry.key == draft.key:
-                continue
-            gone.append(entry.entry_id)
-            tokens -= entry.tokens
-            keys -= 1
-            reason = "max_entries" if over_keys else "budget"
-        if gone and state.region.admission == "reject":
-            keys_text = ", ".join(f"{entry.key} ({entry.tokens})" for entry in state.all_entries())
-            return refuse(
-                state,
-                max(0, state.tokens - sum(entry.tokens for entry in old) + draft.tokens - limits.budget),
-                f"is full ({state.tokens} of {limits.budget} tokens) and drops nothing by itself. "
-                f"It holds: {keys_text}. Release keys with `context_delete` first",
-            )
+        most = keys if state.region.max_entries is None else state.region.max_entries
+        if state.region.admission == "reject" and not swap.fits(state, draft):
+            return full(state, draft, swap)
+        if state.region.admission == "reject" and keys > most:
+            return full_by_count(state, asked, most, "keys")
+        others = [entry for entry in by_age(state) if entry.key != draft.key]
+        gone = _oldest(others, keys - most, swap.after(state, draft) - asked.limits.budget)
         return Admission(
-            evict=tuple(gone), reason="max_entries" if reason == "max_entries" else "budget", replaces=replaces
+            evict=tuple(entry.entry_id for entry in gone),
+            reason="max_entries" if keys > most else "budget",
+            replaces=tuple(entry.entry_id for entry in old),
         )
 
     def release(self, state: RegionState, entry_ids: Sequence[int]) -> str | None:
@@ -58,28 +49,30 @@ class Hashmap:
 
     def shrink(self, state: RegionState, limits: Limits, need_tokens: int) -> Shrunk:
         """Give up the least recently written keys until *need_tokens* are free."""
-        gone: list[int] = []
-        freed = 0
-        for entry in self._by_age(state):
-            if freed >= need_tokens:
-                break
-            gone.append(entry.entry_id)
-            freed += entry.tokens
-        return Shrunk(tuple(gone), freed)
+        gone = _oldest(by_age(state), 0, need_tokens)
+        return Shrunk(tuple(entry.entry_id for entry in gone), sum(entry.tokens for entry in gone))
 
-    def render(self, state: RegionState, theme: Theme) -> tuple[Block, ...]:
+    def render(self, state: RegionState, theme: Theme) -> Rendered:
         """Render one sub-heading a key, in the order in which the keys came."""
-        if state.cached is None:
-            texts: list[Text] = []
-            for entry in state.all_entries():
-                if texts:
-                    texts.append(BLANK_LINE)
+        texts: list[Text] = []
+        for entry in state.all_entries():
+            if texts:
+                texts.append(BLANK_LINE)
+            if entry.key is not None:
                 texts.append(Text.of(f"### {entry.key}\n"))
-                texts.extend(theme.escaped(text) for text in entry.message.texts)
-            state.cached = one_block(state.region, texts, state.tokens, theme)
-        made: tuple[Block, ...] = state.cached
-        return made
+            texts.extend(entry.message.texts)
+        return one_block(state.region, texts, state.tokens, theme)
 
-    @staticmethod
-    def _by_age(state: RegionState) -> list[Entry]:
-        return sorted(state.all_entries(), key=lambda entry: entry.entry_id)
+
+def by_age(state: RegionState) -> list[Entry]:
+    """Return the entries of *state*, the least recently written first."""
+    return sorted(state.all_entries(), key=lambda entry: entry.entry_id)
+
+
+def _oldest(entries: Sequence[Entry], count: int, tokens: int) -> Sequence[Entry]:
+    """Return the first of *entries* (oldest first): *count* of them, and as many as hold *tokens*."""
+    for gone, _ in enumerate(entries):
+        if gone >= count and tokens <= 0:
+            return entries[:gone]
+        tokens -= entries[gone].tokens
+    return entries

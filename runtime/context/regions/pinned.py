@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
-from shoal.providers import Block
 from shoal.runtime.context._budget import Limits
 from shoal.runtime.context._entry import Draft
-from shoal.runtime.context._render import Theme, system_blocks
+from shoal.runtime.context._render import Rendered, Theme, as_blocks
 from shoal.runtime.context._store import RegionState
 from shoal.runtime.context.regions._kind import NOTHING, Admission, Asked, Shrunk, full, too_big
 
@@ -19,11 +18,9 @@ class Pinned:
 
     def write(self, state: RegionState, draft: Draft, asked: Asked) -> Admission:
         """Admit *draft* where it fits, and refuse it otherwise."""
-        if draft.tokens > asked.limits.budget:
-            return too_big(state, draft, asked.limits)
-        if state.charged + draft.tokens > asked.limits.budget:
-            return full(state, draft, asked.limits)
-        return Admission()
+        if draft.tokens > asked.most(state):
+            return too_big(state, draft, asked)
+        return Admission() if asked.fits(state, draft) else full(state, draft, asked)
 
     def release(self, state: RegionState, entry_ids: Sequence[int]) -> str | None:
         """Anything may be released by name."""
@@ -33,6 +30,6 @@ class Pinned:
         """Give up nothing."""
         return NOTHING
 
-    def render(self, state: RegionState, theme: Theme) -> tuple[Block, ...]:
+    def render(self, state: RegionState, theme: Theme) -> Rendered:
         """Render one block, or one a chunk where it grows."""
-        return system_blocks(state, theme)
+        return as_blocks(state, theme)

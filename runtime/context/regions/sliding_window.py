@@ -2,28 +2,26 @@
 
 What happens past `max_items` entries is the strategy's: `per_item` drops the oldest group at once, `bulk` waits until
 there are `overflow` more and then goes back to `max_items`, `compact` waits for `compact_count` more and has the
-oldest `compact_count` groups folded into one summary.
+oldest `compact_count` groups folded into one summary; without one it goes back to `max_items` as `bulk` does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import final
 
-from shoal.providers import Segment
 from shoal.runtime.context._budget import Limits
-from shoal.runtime.context._entry import Draft
-from shoal.runtime.context._render import Theme, message_segments
+from shoal.runtime.context._entry import Draft, ids_of
+from shoal.runtime.context._render import Rendered, Theme, as_segments
 from shoal.runtime.context._store import RegionState
 from shoal.runtime.context.regions._kind import (
     Admission,
     Asked,
     Shrunk,
     full,
-    ids_of,
+    full_by_count,
     oldest_until,
-    shed_to_share,
+    shed,
     too_big,
 )
 
@@ -34,73 +32,97 @@ class SlidingWindow:
 
     def write(self, state: RegionState, draft: Draft, asked: Asked) -> Admission:
         """Admit *draft*. The record of the conversation is never refused, and never costs the call that it answers."""
-        limits = asked.limits
-        if state.tokens + draft.tokens > limits.budget:
-            return self._over_budget(state, draft, asked)
-        if state.region.admission == "reject" and self._over_count(state, 1) and not asked.record:
-            return full(state, draft, limits)
-        return self._by_count(state, asked)
+        if state.region.admission == "reject":
+            return _kept_whole(state, draft, asked)
+        if not asked.record and draft.tokens > asked.most(state):
+            return too_big(state, draft, asked)
+        room = _room(state, draft, asked)
+        count = _by_count(state, asked)
+        # Both are the oldest groups, so the longer list holds the shorter one.
+        gone = max(room, count.evict, key=len)
+        return Admission(
+            evict=gone,
+            reason="budget" if room else count.reason,
+            order=() if gone else count.order,
+            over_budget=_group_tokens(state, draft, asked) > asked.limits.budget,
+        )
 
     def release(self, state: RegionState, entry_ids: Sequence[int]) -> str | None:
-        """Anything may be released, whole groups at a time."""
-        return None
+        """Anything may be released, whole groups at a time, but for a turn whose calls are still being answered."""
+        newest = state.newest
+        if newest is None or not newest.waits or not set(newest.ids).intersection(entry_ids):
+            return None
+        return f"the newest turn of `{state.region.name}` is still being answered and stays; name older entries"
 
     def shrink(self, state: RegionState, limits: Limits, need_tokens: int) -> Shrunk:
-        """Give up the oldest groups, down to `shed_to`; the newest stays."""
-        return shed_to_share(state, limits, keep_newest=True)
+        """Give up the oldest groups, down to `shed_to`; the newest stays, whatever it holds."""
+        return shed(state, limits, need_tokens, keep_newest=True)
 
-    def render(self, state: RegionState, theme: Theme) -> tuple[Segment, ...]:
+    def render(self, state: RegionState, theme: Theme) -> Rendered:
         """Render messages."""
-        return message_segments(state)
+        return as_segments(state)
 
-    def _over_budget(self, state: RegionState, draft: Draft, asked: Asked) -> Admission:
-        limits = asked.limits
-        newest = state.newest if asked.joins else None
-        group_tokens = draft.tokens + (newest.tokens if newest else 0)
-        if not asked.record:
-            if group_tokens > limits.budget:
-                return too_big(state, draft, limits)
-            if state.region.admission == "reject":
-                return full(state, draft, limits)
-        if state.region.admission == "reject":
-            return Admission(over_budget=True)
-        over = group_tokens > limits.budget
-        goal = 0 if over else max(0, limits.shed_to - draft.tokens)
-        gone, _ = oldest_until(state, goal, keep_newest=newest is not None)
-        return Admission(evict=gone, over_budget=over)
 
-    def _over_count(self, state: RegionState, more: int) -> bool:
-        most = state.region.max_items
-        return most is not None and state.entries + more > most
+def _entries_after(state: RegionState, asked: Asked) -> int:
+    return state.entries - len(asked.replaces) + 1
 
-    def _by_count(self, state: RegionState, asked: Asked) -> Admission:
-        region = state.region
-        if not self._over_count(state, 1) or region.admission == "reject":
-            return Admission()
-        most = region.max_items or 0
-        held = state.entries + 1
-        match region.strategy:
-            case "per_item":
-                return Admission(evict=self._oldest(state, held - most, asked), reason="max_items")
-            case "bulk":
-                if held <= most + region.overflow:
-                    return Admission()
-                return Admission(evict=self._oldest(state, held - most, asked), reason="max_items")
-            case "compact":
-                if held <= most + region.compact_count:
-                    return Admission()
-                if held > most + 2 * region.compact_count:
-                    return Admission(evict=self._oldest(state, held - most, asked), reason="compaction_failed")
-                if asked.in_flight:
-                    return Admission()
-                return Admission(order=ids_of(islice(state.units(), region.compact_count)))
 
-    def _oldest(self, state: RegionState, surplus: int, asked: Asked) -> tuple[int, ...]:
-        """Return ids of whole oldest groups that hold *surplus* entries or more; never of the group that is joined."""
-        newest = state.newest if asked.joins else None
-        gone: list[int] = []
-        for group in state.groups():
-            if len(gone) >= surplus or group is newest:
-                break
-            gone.extend(group.ids)
-        return tuple(gone)
+def _group_tokens(state: RegionState, draft: Draft, asked: Asked) -> int:
+    """Return what the newest group holds with *draft* in it."""
+    joined = state.newest if asked.joins else None
+    return draft.tokens + (0 if joined is None else joined.tokens)
+
+
+def _kept_whole(state: RegionState, draft: Draft, asked: Asked) -> Admission:
+    """Admit *draft* where nothing may go: the record in any case, anything else where it fits."""
+    fits = asked.fits(state, draft)
+    if asked.record:
+        return Admission(over_budget=not fits)
+    if draft.tokens > asked.most(state):
+        return too_big(state, draft, asked)
+    if not fits:
+        return full(state, draft, asked)
+    most = state.region.max_items
+    if most is not None and _entries_after(state, asked) > most:
+        return full_by_count(state, asked, most, "entries")
+    return Admission()
+
+
+def _room(state: RegionState, draft: Draft, asked: Asked) -> tuple[int, ...]:
+    """Return what goes for the budget: down to `shed_to`, or all but the newest group where that alone is too big."""
+    if asked.fits(state, draft):
+        return ()
+    alone = _group_tokens(state, draft, asked) > asked.limits.budget
+    goal = 0 if alone else max(0, asked.limits.shed_to - draft.tokens)
+    return oldest_until(state, goal, keep_newest=asked.joins, leaving=asked.replaces).evict
+
+
+def _by_count(state: RegionState, asked: Asked) -> Admission:
+    """Return what goes, or is to be folded, for the number of entries."""
+    region = state.region
+    if region.max_items is None:
+        return Admission()
+    surplus = _entries_after(state, asked) - region.max_items
+    match region.strategy:
+        case "per_item":
+            return Admission(evict=_oldest(state, surplus, asked), reason="max_items")
+        case "bulk":
+            gone = _oldest(state, surplus, asked) if surplus > region.overflow else ()
+            return Admission(evict=gone, reason="max_items")
+        case "compact":
+            if surplus > 2 * region.compact_count:
+                return Admission(evict=_oldest(state, surplus, asked), reason="compaction_failed")
+            if surplus <= region.compact_count or asked.in_flight:
+                return Admission()
+            # Never the newest group: its calls may still be waiting for their results.
+            return Admission(order=ids_of(list(state.groups())[:-1][: region.compact_count]))
+
+
+def _oldest(state: RegionState, surplus: int, asked: Asked) -> tuple[int, ...]:
+    """Return ids of whole oldest groups that hold *surplus* entries or more; never of the group that is joined."""
+    gone: list[int] = []
+    for (group,) in state.units(keep_newest=asked.joins):
+        if len(gone) >= surplus:
+            break
+        gone.extend(i for i in group.ids if i not in asked.replaces)
+    return tuple(gone)

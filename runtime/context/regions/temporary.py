@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
-from shoal.providers import Block
 from shoal.runtime.context._budget import Limits
 from shoal.runtime.context._entry import Draft
-from shoal.runtime.context._render import Theme, system_blocks
+from shoal.runtime.context._render import Rendered, Theme, as_blocks
 from shoal.runtime.context._store import RegionState
-from shoal.runtime.context.regions._kind import Admission, Asked, Shrunk, roll, shed_to_share
+from shoal.runtime.context.regions._kind import Admission, Asked, Shrunk, roll, shed
 
 
 @final
@@ -26,9 +25,9 @@ class Temporary:
         return None
 
     def shrink(self, state: RegionState, limits: Limits, need_tokens: int) -> Shrunk:
-        """Give up the oldest groups, down to `shed_to`."""
-        return shed_to_share(state, limits, keep_newest=False)
+        """Give up the oldest groups, down to `shed_to`; the newest stays."""
+        return shed(state, limits, need_tokens)
 
-    def render(self, state: RegionState, theme: Theme) -> tuple[Block, ...]:
+    def render(self, state: RegionState, theme: Theme) -> Rendered:
         """Render one block, or one a chunk where it grows."""
-        return system_blocks(state, theme)
+        return as_blocks(state, theme)

@@ -1,0 +1,107 @@
+"""Applying changes: the only thing that changes a window.
+
+Live runs apply what was planned, resumed ones what the journal holds; whatever is worked out here is worked out from
+the change and the window alone, so that both end in the same window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from shoal.providers import EMPTY, Message
+from shoal.runtime.context._changes import (
+    ContextCompacted,
+    EntryWritten,
+    ItemChanged,
+    SeedBlock,
+    SeedRefreshed,
+    SeedResolved,
+)
+from shoal.runtime.context._entry import Entry, chars_of
+from shoal.runtime.context._store import Item, RegionState
+
+
+def apply_write(state: RegionState, change: EntryWritten, seq: int, at: float, message: Message) -> None:
+    """Put an entry that says *message* into *state*: in place of others, into the turn it answers, or behind all."""
+    state.next_id = max(state.next_id, change.entry_id + 1)
+    entry = Entry(change.entry_id, seq, change.kind, message, change.tokens, chars_of(message), at, change.key)
+    where = state.remove(change.replaces) if change.replaces else None
+    newest = state.newest
+    if where is not None:
+        state.insert(entry, where)
+    elif change.kind == "tool_result" and newest is not None and newest.asked(message.call_id):
+        state.join(entry)
+    else:
+        state.append(entry)
+
+
+def apply_removal(state: RegionState, ids: tuple[int, ...]) -> None:
+    """Take entries (of a checklist: items) out of *state*."""
+    if state.region.kind != "checklist":
+        state.remove(ids)
+        return
+    for item_id in ids:
+        del state.items[item_id]
+    state.recount()
+
+
+def apply_item(state: RegionState, change: ItemChanged) -> None:
+    """Open, close, annotate or drop an item of the checklist *state*."""
+    said = EMPTY if change.note is None else change.note
+    if change.state == "open":
+        state.next_item = max(state.next_item, change.item_id + 1)
+        state.items[change.item_id] = Item(change.item_id, said, tokens=change.tokens)
+    else:
+        item = state.items[change.item_id]
+        tokens = item.tokens + change.tokens
+        match change.state:
+            case "done":
+                item = msgspec.structs.replace(item, state="done", tokens=tokens)
+            case "dropped":
+                item = msgspec.structs.replace(item, state="dropped", reason=said, tokens=tokens)
+            case "note":
+                item = msgspec.structs.replace(item, notes=(*item.notes, said), tokens=tokens)
+        state.items[change.item_id] = item
+    state.recount()
+
+
+def apply_summary(states: Mapping[str, RegionState], change: ContextCompacted, seq: int, at: float) -> None:
+    """Put a summary in place of the entries that it stands for, here or in the region that carries summaries on."""
+    source, target = states[change.region], states[change.into]
+    source.remove(change.entry_ids)
+    target.next_id = max(target.next_id, change.entry_id + 1)
+    message = Message("user", (change.summary,))
+    entry = Entry(change.entry_id, seq, "summary", message, change.tokens, chars_of(message), at)
+    if target is source:
+        target.put_at_head(entry)
+    else:
+        target.append(entry)
+
+
+def apply_seed(state: RegionState, change: SeedResolved, seq: int, at: float) -> None:
+    """Put what a seed gave into *state*; of a checklist the items follow as changes of their own."""
+    if state.region.kind == "checklist":
+        return
+    for block in change.blocks:
+        state.append(_seed_entry(state, state.next_id, seq, at, block))
+
+
+def apply_refresh(state: RegionState, change: SeedRefreshed, seq: int, at: float) -> None:
+    """Put what a seed gave in place of what it gave before."""
+    where = state.remove(change.replaces)
+    for offset, (entry_id, block) in enumerate(zip(change.entry_ids, change.blocks, strict=True)):
+        entry = _seed_entry(state, entry_id, seq, at, block)
+        if where is None:
+            state.append(entry)
+        else:
+            state.insert(entry, where + offset)
+
+
+def _seed_entry(state: RegionState, entry_id: int, seq: int, at: float, block: SeedBlock) -> Entry:
+    state.next_id = max(state.next_id, entry_id + 1)
+    message = Message("user", (block.text,))
+    # What others wrote under the same key stays theirs, and two calls of one tool are two keys.
+    key = state.free_key(block.name) if state.region.kind == "hashmap" and block.name else None
+    return Entry(entry_id, seq, "text", message, block.tokens, chars_of(message), at, key, seeded=True)

@@ -1,0 +1,57 @@
+"""What a seed gives when it is resolved again: what failed keeps its old block, and equal bytes write nothing."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Sequence
+
+from shoal.providers import Message, Text
+from shoal.runtime.context._changes import SeedBlock, SeedRefreshed
+from shoal.runtime.context._cut import fit_blocks
+from shoal.runtime.context._entry import Draft, Entry
+from shoal.runtime.context._plan import Planned, plan_items
+from shoal.runtime.context._store import RegionState
+from shoal.runtime.context.regions import Asked
+
+
+def plan_refresh(
+    state: RegionState, asked: Asked, form: str, blocks: Sequence[SeedBlock], notes: tuple[str, ...]
+) -> tuple[Planned, ...]:
+    """Return what changes where the seed of *state* gives *blocks* now; nothing where it gives the same bytes."""
+    if state.region.kind == "checklist":
+        return _new_items(state, asked, blocks)
+    old = [entry for entry in state.all_entries() if entry.seeded]
+    room = asked.limits.budget - state.charged + sum(entry.tokens for entry in old)
+    fitting, left_out = fit_blocks(_with_old(blocks, old), room)
+    if [block.text for block in fitting] == [entry.message.texts[0] for entry in old]:
+        return ()
+    ids = tuple(range(state.next_id, state.next_id + len(fitting)))
+    replaces = tuple(entry.entry_id for entry in old)
+    return ((SeedRefreshed(state.region.name, form, fitting, ids, replaces, (*notes, *left_out)), None),)
+
+
+def _with_old(blocks: Sequence[SeedBlock], old: Sequence[Entry]) -> list[SeedBlock]:
+    """Return *blocks* with the old block in place of each that failed: the nth of its heading line."""
+    before: defaultdict[str, deque[Entry]] = defaultdict(deque)
+    for entry in old:
+        before[_heading(entry.message.texts[0])].append(entry)
+    made: list[SeedBlock] = []
+    for block in blocks:
+        same = before[_heading(block.text)]
+        held = same.popleft() if same else None
+        if held is not None and not block.ok:
+            block = SeedBlock(block.name, held.message.texts[0], held.tokens)  # noqa: PLW2901 - stands in its place
+        made.append(block)
+    return made
+
+
+def _heading(text: Text) -> str:
+    return str(text).partition("\n")[0]
+
+
+def _new_items(state: RegionState, asked: Asked, blocks: Sequence[SeedBlock]) -> tuple[Planned, ...]:
+    """Return an open item for each line that no item has yet; what is on the list stays as it is."""
+    known = {str(item.text) for item in state.items.values()}
+    lines = [line.strip() for block in blocks if block.ok for line in str(block.text).splitlines()]
+    text = Text.of("\n".join(line for line in dict.fromkeys(lines) if line not in known))
+    return plan_items(state, Draft("text", Message("user", (text,)), 0, writer="seed"), asked, None).changes
