@@ -56,7 +56,7 @@ def choice_of(provider: object, model: object, path: Path, report: Report) -> Mo
     return ModelChoice(provider, model if isinstance(model, str) else None)
 
 
-_CHOICE = _ChoiceRecord(ModelChoice, Key("provider", Text()), Key("model", Text()))
+_CHOICE = _ChoiceRecord(ModelChoice, Key("provider", Text()), Key("model", Text()), lenient=True)
 
 
 @final
@@ -148,6 +148,7 @@ _SETTINGS = _SettingsRecord(
     Key("provider", Text(), "single.provider", writes=False),
     Key("model", Text(), "single.model", writes=False),
     Key("fallbacks", ListOf(OneModel()), "single.fallbacks", writes=False),
+    lenient=True,
     elsewhere={
         "system_prompt": ("unknown-key", "is ignored in a model; write it in the stage"),
         "temperature": _IN_PARAMETERS,

@@ -8,7 +8,7 @@ from pathlib import Path as Folder
 from typing import Any, cast, final
 
 from shoal.blueprints._choices import Models, OneModel, choice_of
-from shoal.blueprints._codec import BAD, Choice, Flag, ListOf, Money, Number, Text, Whole, is_table
+from shoal.blueprints._codec import BAD, Choice, Flag, ListOf, Money, Number, Soft, Text, Whole, is_table
 from shoal.blueprints._model import (
     Blueprint,
     BlueprintTransform,
@@ -45,7 +45,7 @@ _MAPPING = Record(
     TransformMapping,
     Key("from_region", Text(), required=True),
     Key("to_region", Text(), required=True),
-    Key("transform", Choice("direct", "summarize", "extract")),
+    Key("transform", Soft(Choice("direct", "summarize", "extract"))),
     Key("fields", ListOf(Text(), least=1)),
     lenient=True,
 )
@@ -196,8 +196,11 @@ BLUEPRINT = _BlueprintRecord(
     Key("lanes", _LANES),
     Key("compaction", _COMPACTION, writes=False),
     Key("tool_permissions", PERMISSIONS),
-    Key("safe_commands", Group(Key("tools", ListOf(Text()), "safe_tools"), Key("shell", ListOf(Text()), "safe_shell"))),
-    Key("read_paths", Group(Key("allow", ListOf(Text()), "read_paths"))),
+    Key(
+        "safe_commands",
+        Group(Key("tools", ListOf(Text()), "safe_tools"), Key("shell", ListOf(Text()), "safe_shell"), lenient=True),
+    ),
+    Key("read_paths", Group(Key("allow", ListOf(Text()), "read_paths"), lenient=True)),
     Key("repetition_detection", _REPETITION, "repetition"),
     Key("components", Group(Key("use", ListOf(Text()), "components"))),
     Key(
@@ -206,6 +209,7 @@ BLUEPRINT = _BlueprintRecord(
             Key("observations", OBSERVATIONS),
             Key("file_tracking", FILE_TRACKING),
             Key("regions", REGIONS),
+            lenient=True,
         ),
     ),
     Key("transforms", ListOf(_TRANSFORM)),

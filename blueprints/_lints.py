@@ -10,7 +10,16 @@ from shoal.blueprints._model import ALWAYS_REGIONS, CallerSeed, CommandSeed, Edg
 from shoal.blueprints._names import Names, offers
 from shoal.blueprints._report import Report, listed, shown
 from shoal.blueprints._toml import Path
-from shoal.blueprints._tools import ASKING, FILE_READING, MODIFYING, can_write, routed_regions, stage_tools, tool_name
+from shoal.blueprints._tools import (
+    ASKING,
+    FILE_READING,
+    MODIFYING,
+    can_write,
+    result_regions,
+    routed_regions,
+    stage_tools,
+    tool_name,
+)
 
 _ORDERS_ONLY = frozenset({"sliding_window", "hashmap", "checklist", "custom"})
 _BROAD_SHARE = 0.02
@@ -18,8 +27,11 @@ _BROAD_SHARE = 0.02
 
 def lint(names: Names, report: Report, written: Callable[[Path], bool]) -> None:
     """Add warnings and notes. *written* says whether a key stands in the file; true for a value built in Python."""
+    routed = frozenset[str]().union(*map(routed_regions, names.blueprint.stages))
     for where, region in names.regions():
-        _lint_region(names, where, region, report, written)
+        moves = _moves(names, region, routed)
+        _lint_volatility(where, region, moves, report, written)
+        _lint_required(names, where, region, report)
         _lint_seed((*where, "seed"), region, report)
     for stage in names.blueprint.stages:
         path = ("stages", stage.name)
@@ -34,8 +46,7 @@ def lint(names: Names, report: Report, written: Callable[[Path], bool]) -> None:
 # --- regions
 
 
-def _lint_region(names: Names, path: Path, region: Region, report: Report, written: Callable[[Path], bool]) -> None:
-    moves = _moves(names, region)
+def _lint_volatility(path: Path, region: Region, moves: str, report: Report, written: Callable[[Path], bool]) -> None:
     if region.volatility == "grows" and region.kind in _ORDERS_ONLY:
         message = f"`grows` cuts no `{region.kind}` region into chunks; it only says where the block stands"
         report.warning("grows-only-orders", (*path, "volatility"), message)
@@ -48,14 +59,17 @@ def _lint_region(names: Names, path: Path, region: Region, report: Report, writt
             why = moves or f"may hold {region.budget:.0%} of the window"
             message = f"`{region.name}` {why}: without `volatility` all of it is sent anew after each change; write one"
             report.warning("volatility-undeclared", path, message, at="key")
+
+
+def _lint_required(names: Names, path: Path, region: Region, report: Report) -> None:
     if region.required and not isinstance(region.seed, CallerSeed) and not _is_filled(names, region):
         message = f"`{region.name}` is required, and no stage that sees it can write it; give one a tool or a route"
         report.warning("required-region-unenforceable", (*path, "required"), message)
 
 
-def _moves(names: Names, region: Region) -> str:
+def _moves(names: Names, region: Region, routed: frozenset[str]) -> str:
     """Return what keeps changing *region*; empty where nothing known does."""
-    if any(region.name in routed_regions(stage) for stage in names.blueprint.stages):
+    if region.name in routed:
         return "takes routed results"
     if names.blueprint.file_tracking is not None and names.blueprint.file_tracking.region == region.name:
         return "keeps tracked files"
@@ -69,9 +83,8 @@ def _is_filled(names: Names, region: Region) -> bool:
     if tracked is not None and tracked.region == region.name:
         return True
     return any(
-        can_write(stage, region) or bool(stage.available_connectors)
+        names.sees(stage, region.name) and (can_write(stage, region) or bool(stage.available_connectors))
         for stage in names.blueprint.stages
-        if region.name in names.visible(stage)
     )
 
 
@@ -115,8 +128,8 @@ def _lint_tools(names: Names, path: Path, stage: Stage, report: Report) -> None:
             f"{listed(asking)} wait for a person in a stage that runs by itself; write `allow_blocking_tools = true`"
         )
         report.warning("blocking-tool-in-autonomous-stage", given, message)
-    routes = routed_regions(stage) - frozenset(ALWAYS_REGIONS)
-    if routes and stage.tool_routing is not None and offers(stage, FILE_READING) and "context_read" not in tools:
+    routes = result_regions(stage) - frozenset(ALWAYS_REGIONS)
+    if routes and offers(stage, FILE_READING) and "context_read" not in tools:
         message = f"results go to {listed(sorted(routes))}, and the stage has no `context_read`; add it"
         report.warning("routing-without-region-read", (*path, "tool_routing"), message, at="key")
 
@@ -144,9 +157,11 @@ def _lint_ways_out(names: Names, path: Path, stage: Stage, report: Report) -> No
 
 def _paraphrased(names: Names, stage: Stage, edge: Edge) -> list[str]:
     """Return the required regions that the transform of *edge* would summarise."""
-    listed_ = edge.transform_config.compact if edge.transform_config else ()
-    candidates = names.visible(stage) if edge.transform == "compact" else listed_ if edge.transform == "custom" else ()
-    found = [names.region(stage, name) for name in sorted(candidates)]
+    if edge.transform == "custom" and edge.transform_config is not None:
+        candidates = edge.transform_config.compact
+    else:
+        candidates = tuple(names.declared) if edge.transform == "compact" else ()
+    found = [names.region(stage, name) for name in candidates]
     regions = [entry[1] for entry in found if entry is not None]
     return [r.name for r in regions if r.required and r.summarizable and not is_protected(r)]
 

@@ -50,10 +50,10 @@ class Names:
             for region in layout:
                 yield (*path, region.name), region
 
-    def visible(self, stage: Stage) -> frozenset[str]:
-        """Return the regions that *stage* sees."""
-        own = self._base_names if stage.context.regions is None else frozenset(self._own[stage.name])
-        return own - frozenset(stage.context.hide) | frozenset(ALWAYS_REGIONS)
+    def sees(self, stage: Stage, region: str) -> bool:
+        """Say whether *stage* sees *region*."""
+        own = self._base_names if stage.context.regions is None else self._own[stage.name]
+        return region in ALWAYS_REGIONS or (region in own and region not in stage.context.hide)
 
     def region(self, stage: Stage, name: str) -> tuple[Path, Region] | None:
         """Return how *stage* knows the region *name*, with its path; `None` where no layout declares it."""

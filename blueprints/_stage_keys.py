@@ -43,7 +43,7 @@ PEER_DEFAULT_REGION = "tool_results"
 _FAN_OUT = "fan_out."
 _FLAGS_OF_OUTPUT = ("require_output", "allow_complete")
 
-NUDGE = Record(Nudge, Key("enabled", Flag()), Key("max", Whole(0)), Key("text", Text()))
+NUDGE = Record(Nudge, Key("enabled", Flag()), Key("max", Whole(0)), Key("text", Text()), lenient=True)
 
 OUTPUT = Record(
     OutputSpec,
@@ -52,6 +52,7 @@ OUTPUT = Record(
     Key("schema", Json()),
     Key("example", Text()),
     Key("validator", Text()),
+    lenient=True,
 )
 
 # --- edges
@@ -73,6 +74,7 @@ _TRANSFORM_CONFIG = Record(
     Key("compact", ListOf(Text())),
     Key("clear", ListOf(Text())),
     Key("compact_prompt", Text()),
+    lenient=True,
 )
 
 
@@ -175,6 +177,7 @@ _POINT = Record(
     Key("edit_options", ListOf(Text())),
     Key("unattended", Choice("auto_approve", "ask")),
     Key("document_region", Text()),
+    lenient=True,
 )
 _SUPERVISION = Record(
     ChildSupervision,

@@ -99,18 +99,17 @@ def _check_routing(names: Names, path: Path, stage: Stage, report: Report) -> No
     routing, here = stage.tool_routing, (*path, "tool_routing")
     if routing is None:
         return
-    visible = names.visible(stage)
     targets: list[tuple[Path, str | None]] = [(("default_region",), routing.default_region)]
     for tool, route in routing.overrides.items():
         targets.append((("overrides", tool, "region"), route.region))
     for key, name in targets:
-        if name is not None and name not in visible:
+        if name is not None and not names.sees(stage, name):
             remedy = _remedy(names, stage, name, report)
             message = f"results would go to {shown(name)}, which this stage does not see; {remedy}"
             report.error("routing-into-unseen-region", (*here, *key), message, about=[("context", "regions")])
     _check_twice_table((*here, "overrides"), routing.overrides, report)
     _check_twice_table((*here, "max_result_tokens_per_tool"), routing.max_result_tokens_per_tool, report)
-    if not routing.persist and routing.default_region is None and "scratch" not in visible:
+    if not routing.persist and routing.default_region is None and not names.sees(stage, "scratch"):
         message = "`persist = false` sends results to a region `scratch`, which this stage does not see; declare it"
         report.warning("key-without-effect", (*here, "persist"), message, at="key")
 

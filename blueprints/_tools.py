@@ -40,9 +40,14 @@ def can_write(stage: Stage, region: Region) -> bool:
 
 def routed_regions(stage: Stage) -> frozenset[str]:
     """Return the regions that *stage* routes results and parts of replies into."""
-    into: set[str | None] = set(stage.output_routing.values())
-    if stage.tool_routing is not None:
-        into |= {stage.tool_routing.default_region, *(r.region for r in stage.tool_routing.overrides.values())}
-    if stage.fan_out is not None:
-        into.add(stage.fan_out.results_region)
+    into = {*stage.output_routing.values(), *result_regions(stage)}
+    return frozenset(into | {stage.fan_out.results_region} if stage.fan_out is not None else into)
+
+
+def result_regions(stage: Stage) -> frozenset[str]:
+    """Return the regions that *stage* routes results of tools into."""
+    routing = stage.tool_routing
+    if routing is None:
+        return frozenset()
+    into = (routing.default_region, *(rule.region for rule in routing.overrides.values()))
     return frozenset(name for name in into if name is not None)

@@ -26,6 +26,21 @@ def warnings_in(text: str, tmp_path: Path) -> list[tuple[str, str | None]]:
         ("[made_up]", "unknown-key", "made_up"),
         ("agent.colour = 'red'", "unknown-key", "agent.colour"),
         ("[context.regions.r]\nsize = 3", "unknown-key", "context.regions.r.size"),
+        ("[context.extra]", "unknown-key", "context.extra"),
+        ("[safe_commands]\nextra = 1", "unknown-key", "safe_commands.extra"),
+        ("[read_paths]\nextra = 1", "unknown-key", "read_paths.extra"),
+        ("agent.nudge.extra = 1", "unknown-key", "agent.nudge.extra"),
+        ("[stages.s.output]\nextra = 1", "unknown-key", "stages.s.output.extra"),
+        ("[stages.s.model]\nmodels = ['p:m']\nextra = 1", "unknown-key", "stages.s.model.extra"),
+        ("[stages.s]\nmodel = [{ provider = 'p', extra = 1 }]", "unknown-key", "stages.s.model[0].extra"),
+        (
+            (
+                "[[transforms]]\nfrom_blueprint = 'trial'\nto_blueprint = 'b'\n"
+                "mappings = [{ from_region = 'task', to_region = 'x', transform = 'odd' }]"
+            ),
+            "bad-value",
+            "transforms[0].mappings[0].transform",
+        ),
         ("[model]\nprovider = 'x'", "agent-model-block-ignored", "model"),
         ("[security]\ntaint_tracking = true", "key-not-supported", "security"),
         ("[[mcp_servers]]\nname = 'x'", "key-not-supported", "mcp_servers"),
