@@ -54,7 +54,7 @@ async def restart_child(engine: Engine, child_id: str) -> Any:
 async def terminate_child(engine: Engine, child_id: str) -> None:
     """Stop a child; see `Supervisor.terminate_child`."""
     record = find(engine, child_id)
-    await engine.stop(record, "stopped")
+    await engine.stop(record)
     engine.retire(record, "stopped", SHUTDOWN)
 
 

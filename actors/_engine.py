@@ -91,16 +91,15 @@ class Engine:
                 if record.life is not None:
                     record.life.end(SHUTDOWN, record.spec.grace_s)
         for record in reversed(tuple(self.records.values())):
-            await self.stop(record, "down")
+            await self.stop(record)
 
     async def kill_all(self) -> None:
         """Kill what children are left, all at once, and wait for them as long as each may take to die."""
-        self.desk.close()
         for record in self.records.values():
             if record.life is not None:
                 record.life.kill()
-        for record in reversed(tuple(self.records.values())):
-            await self.stop(record, "down")
+        for record in tuple(self.records.values()):
+            await self.stop(record)
 
     def finish(self) -> None:
         """Close what was added at run time: only what the plan names can come back."""
@@ -125,9 +124,8 @@ class Engine:
     # --- what its children tell it
 
     def ended(self, life: Life) -> None:
-        """Read about it later, where it had come up; else the step that started it sees it."""
-        if life.up_at is not None and not self.desk.closed:
-            self.desk.exit(life)
+        """Read about it later, unless a step that waits for it sees it first."""
+        self.desk.exit(life)
 
     def orphaned(self, life: Life) -> None:
         """Go on without it, and keep it listed."""
@@ -205,7 +203,7 @@ class Engine:
         if isinstance(life, ChildLife):
             record.ref = life.ref
         if record.terminated:
-            await self.stop(record, "stopped")
+            await self.stop(record)
             return None
         if life.up_at is not None:
             record.restarts += 1
@@ -219,8 +217,8 @@ class Engine:
             return None
         return life.reason
 
-    async def stop(self, record: Record, idle: Idle) -> None:
-        """Stop *record* by its shutdown rule, and leave it *idle*."""
+    async def stop(self, record: Record) -> None:
+        """Stop *record* by its shutdown rule, and call off a restart of it that is still to come."""
         record.drop_retry()
         life = record.life
         if life is not None:
@@ -231,7 +229,6 @@ class Engine:
             wrong = is_shutdown_error(record.spec.restart, reason, brutal=record.spec.grace_s <= 0)
             self.tell("shutdown_error" if wrong else "stopped", record.spec.id, reason, error=wrong)
             drop_frames(reason.error)
-        record.idle = idle
 
     def retire(self, record: Record, idle: Idle, reason: Reason) -> None:
         """End *record* for good: it keeps its spec without a process, where it keeps anything."""
@@ -242,8 +239,7 @@ class Engine:
             self.close(record, reason)
 
     def remove(self, record: Record, reason: Reason) -> None:
-        """Forget *record*."""
-        record.drop_retry()
+        """Forget *record*, which has no process."""
         del self.records[record.spec.id]
         self.close(record, reason)
 
@@ -314,7 +310,7 @@ class Engine:
                 member.idle = "down"
         for member in reversed(members):
             if member.life is not None:
-                await self.stop(member, "down")
+                await self.stop(member)
                 if member.spec.restart == "temporary":
                     self.remove(member, member.reason or SHUTDOWN)
                 await self.desk.answer_calls()

@@ -120,10 +120,12 @@ class Record:
         return "actor" if self.ref is not None else self.spec.kind
 
     def drop_retry(self) -> None:
-        """Forget a restart that is still to come."""
+        """Call off a restart that is still to come."""
         retry, self.retry = self.retry, None
-        if retry is not None and retry.table is not None:
-            retry.table.pop(retry, None)
+        if retry is not None:
+            self.idle = "down"
+            if retry.table is not None:
+                retry.table.pop(retry, None)
 
     def close(self, reason: Reason) -> int:
         """End it for good, and return how many of its messages nobody will read."""

@@ -78,6 +78,7 @@ async def test_start_child_does_not_keep_the_spec_of_a_start_that_failed(troupe)
         with pytest.raises(StartFailed) as caught:
             await tree.start_child(troupe.child("a"))
         assert isinstance(caught.value.__cause__, OSError)
+        assert tree.history()[-1].error
         assert tree.children() == ()
         assert await tree.start_child(troupe.child("a")) == "a1"
 
@@ -121,6 +122,36 @@ async def test_a_start_that_hangs_is_ended_by_terminate_child():
         with anyio.fail_after(DEADLOCK_S):
             await tree.terminate_child("stuck")
         assert tree.children() == ()
+
+
+async def test_terminate_child_waits_for_the_end_of_a_start_that_it_cut():
+    async def slow_to_give_up(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(2)
+
+    async with running(Supervisor("app")) as tree, anyio.create_task_group() as tasks:
+        tasks.start_soon(start_in_vain, tree, ChildSpec("stuck", slow_to_give_up))
+        await wait_all_tasks_blocked()
+        before = anyio.current_time()
+        await tree.terminate_child("stuck")
+        assert anyio.current_time() - before == pytest.approx(2.0, abs=0.2)
+
+
+async def test_a_child_may_have_itself_terminated():
+    tree = Supervisor("app")
+
+    class Tired(Actor):
+        async def receive(self, message: object) -> None:
+            await tree.terminate_child(self.me)
+
+    async with running(tree):
+        ref = await tree.start_child(ChildSpec("tired", Tired))
+        with pytest.raises(MailboxClosed):
+            await ref.ask("enough", timeout_s=100.0)
+        assert (await ref.monitor().wait()).reason.kind == "shutdown"
 
 
 async def test_a_start_of_the_tree_that_hangs_goes_on_without_the_child_that_is_terminated(troupe):
@@ -394,6 +425,6 @@ async def test_only_an_actor_that_has_come_up_has_a_ref(troupe):
             tree.ref("x")
 
 
-async def start_in_vain(tree: Supervisor) -> None:
+async def start_in_vain(tree: Supervisor, spec: ChildSpec | None = None) -> None:
     with pytest.raises(StartFailed, match="'/app/stuck' was terminated while it started"):
-        await tree.start_child(ChildSpec("stuck", Stuck))
+        await tree.start_child(spec or ChildSpec("stuck", Stuck))

@@ -147,6 +147,7 @@ async def test_a_receive_that_does_not_end_in_time_is_an_orphan_and_its_successo
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ref.stop)
             orphaned = await witness.until("orphaned")
+            assert orphaned.error
             assert await ref.ask(Add(1)) == 1
             assert [child.state for child in tree.children()] == ["running", "orphan"]
         assert orphaned.at - witness.seen("started")[0].at == pytest.approx(3.0, abs=0.2)
@@ -368,6 +369,26 @@ async def test_all_that_wait_on_one_monitor_are_told():
             await wait_all_tasks_blocked()
             tasks.start_soon(tree.ref("one").stop)
     assert told == ["normal", "normal"]
+
+
+@pytest.mark.parametrize("make", [lambda spec: Supervisor("app", children=[spec]), lambda _: DynamicSupervisor("app")])
+async def test_a_monitor_is_told_the_actors_own_reason_when_the_tree_stops(make):
+    class Clumsy(Actor):
+        async def on_stop(self, reason: Reason) -> None:
+            raise OSError("oops")
+
+    spec = ChildSpec("one", Clumsy)
+    async with anyio.create_task_group() as tasks:
+        reasons: list[str] = []
+
+        async def watch(ref: Ref) -> None:
+            reasons.append(str((await ref.monitor().wait()).reason))
+
+        async with running(make(spec)) as tree:
+            ref = tree.ref("one") if tree.children() else await tree.start_child(spec)
+            tasks.start_soon(watch, ref)
+            await wait_all_tasks_blocked()
+    assert reasons == ["crashed: OSError('oops')"]
 
 
 class Watcher(Actor):

@@ -111,6 +111,21 @@ async def test_the_history_keeps_no_frames_of_a_start_that_failed(witness):
     assert "no disk" in event.reason.traceback()
 
 
+async def test_the_history_keeps_no_frames_of_a_stop_that_went_wrong():
+    made: list[weakref.ref[Adder]] = []
+
+    class Clumsy(Adder):
+        async def on_stop(self, reason: Reason) -> None:
+            made.append(weakref.ref(self))
+            raise OSError("oops")
+
+    async with running(Supervisor("app", children=[ChildSpec("one", Clumsy)])) as tree:
+        await tree.terminate_child("one")
+        await wait_all_tasks_blocked()
+        gc.collect()
+        assert made[0]() is None
+
+
 async def test_the_frames_of_a_group_and_of_all_that_led_to_it_are_let_go(witness):
     async def fail() -> None:
         try:

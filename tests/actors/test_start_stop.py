@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 
@@ -337,6 +338,23 @@ async def test_a_cancelled_body_stops_the_tree_in_order(troupe):
         async with running(Supervisor("app", children=troupe.children("ab"))):
             await anyio.sleep_forever()
     assert scope.cancelled_caught
+    assert troupe.take_log() == "+a +b -b -a"
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_cancel_of_the_callers_task_stops_the_tree_in_order(troupe):
+    """As Ctrl-C does under `asyncio.run`."""
+    troupe.slow = {"a": 2.0}
+
+    async def main() -> None:
+        async with running(Supervisor("app", children=troupe.children("ab"))):
+            await anyio.sleep_forever()
+
+    task = asyncio.get_running_loop().create_task(main())
+    await wait_all_tasks_blocked()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert troupe.take_log() == "+a +b -b -a"
 
 
