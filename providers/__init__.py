@@ -12,6 +12,7 @@ from shoal.providers._offline import OfflineProvider, Policy, offline
 from shoal.providers._profiles import profiles_from, shipped_profile
 from shoal.providers._servers import SERVERS, Capabilities
 from shoal.providers._text import EMPTY, Text, join
+from shoal.providers._tokens import TextCounter, counter
 from shoal.providers._values import (
     NO_TOOLS,
     Block,
@@ -80,6 +81,7 @@ __all__ = [
     "SituationSource",
     "StreamEvent",
     "Text",
+    "TextCounter",
     "TextDelta",
     "Timeouts",
     "TokenCount",
@@ -91,6 +93,7 @@ __all__ = [
     "Wire",
     "chat_encoder",
     "compatible",
+    "counter",
     "digest",
     "exchange",
     "join",

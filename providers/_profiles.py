@@ -14,6 +14,7 @@ from typing import Any
 
 from shoal.errors import ConfigInvalid
 from shoal.providers._json import as_object
+from shoal.providers._tokens import TOKENIZERS
 from shoal.providers._values import ModelProfile, Price
 
 _DATE_SUFFIX = re.compile(r"[-@](?:\d{8}|\d{4}-\d{2}-\d{2})$")
@@ -27,6 +28,7 @@ _ROW_KEYS = (
     "min_cacheable",
     "price",
     "temperature",
+    "tokenizer",
 )
 _FLAT_PRICES = ("input", "output", "cache_read", "cache_write", "cache_write_long")
 _PRICE_KEYS = (*_FLAT_PRICES, "long_from", "long_factor")
@@ -86,10 +88,18 @@ def _laid_over(base: ModelProfile, row: Mapping[str, Any], source: str) -> Model
         append_only=bool(row.get("append_only", base.append_only)),
         temperature=bool(row.get("temperature", base.temperature)),
         input_types=tuple(row.get("input_types", base.input_types)),
+        tokenizer=_tokenizer(row, base.tokenizer, where),
         price=_price(as_object(row["price"]), source, where) if "price" in row else base.price,
         window_source=source if "context" in row else base.window_source,
         window_key=_window_key(base.model),
     )
+
+
+def _tokenizer(row: Mapping[str, Any], default: str, where: str) -> str:
+    value = row.get("tokenizer", default)
+    if value not in TOKENIZERS:
+        raise ConfigInvalid(f"`tokenizer` is {value!r} in {where}; write one of {', '.join(TOKENIZERS)}")
+    return str(value)
 
 
 def _price(row: Mapping[str, Any], source: str, where: str) -> Price:

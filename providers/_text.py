@@ -52,6 +52,15 @@ class Text:
         """The whole JSON string, quotes included."""
         return b'"' + self.body + b'"'
 
+    @property
+    def size(self) -> int:
+        """Its length in bytes of UTF-8, unescaped."""
+        body = self.body
+        if b"\\" not in body:
+            return len(body)
+        plain = str(self)
+        return len(plain) if plain.isascii() else len(plain.encode())
+
     def __str__(self) -> str:
         return _decode(self.body)
 

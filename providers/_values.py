@@ -497,6 +497,7 @@ class ModelProfile:
         cache: How its cache works: `none`, `prefix` (automatic, exact prefix) or `markers`.
         append_only: A replayed thinking block binds every byte before it.
         temperature: It takes a temperature.
+        tokenizer: Who counts its text locally: `estimate`, or `tiktoken:ENCODING`.
         window_source: Where the window's number comes from, for messages.
         window_key: The setting that changes it.
     """
@@ -510,6 +511,7 @@ class ModelProfile:
     cache: Literal["none", "prefix", "markers"] = "none"
     append_only: bool = False
     temperature: bool = True
+    tokenizer: str = "estimate"
     window_source: str = "the default for an unknown model"
     window_key: str = ""
 
