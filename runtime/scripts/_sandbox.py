@@ -1,0 +1,213 @@
+"""The sandbox: each call of a script is a fresh session in a worker process, under limits on time, memory and depth.
+
+A global that outlived a call would carry one run's text into another, so nothing does. Same source, same arguments,
+same time and same seed give the same answer: a journal that is replayed needs no script.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, cast, final
+
+import anyio.to_thread
+import msgspec
+
+from shoal.errors import ConfigInvalid
+
+if TYPE_CHECKING:
+    import pydantic_monty
+
+Plain: TypeAlias = "str | int | float | bool | Sequence[Plain] | Mapping[str, Plain] | None"
+
+_MOST_ARGUMENT_BYTES = 4 * 1024 * 1024
+_SUSPENSIONS = 100
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ScriptLimits:
+    """What one call may use.
+
+    Args:
+        seconds: Of running time.
+        memory_bytes: Of heap.
+        depth: Levels of recursion.
+    """
+
+    seconds: float = 0.25
+    memory_bytes: int = 32 * 1024 * 1024
+    depth: int = 200
+
+
+@final
+class ScriptError(Exception):
+    """A call came to nothing: it raised, ran out of a limit, or gave what no script may give.
+
+    Args:
+        reason: `syntax`, `raised`, `time`, `memory`, `depth`, `argument`, `result`, or `crashed`.
+        message: What went wrong, for people.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script as it was when its run was spawned.
+
+    Args:
+        path: Where it came from, for messages.
+        source: Its text.
+    """
+
+    path: str
+    source: str
+
+    @property
+    def digest(self) -> str:
+        """Stands for its text."""
+        return hashlib.sha256(self.source.encode()).hexdigest()[:32]
+
+
+@final
+class Sandbox:
+    """Runs scripts in worker processes, which start with the first call and end with `close`.
+
+    Args:
+        limits: What one call may use.
+        threads: Limits the threads that wait for calls; `None` is the event loop's own limit.
+
+    Raises:
+        ConfigInvalid: At the first call: the package that does the work is not installed.
+    """
+
+    def __init__(self, limits: ScriptLimits | None = None, *, threads: anyio.CapacityLimiter | None = None) -> None:
+        self.limits = limits or ScriptLimits()
+        self._stack = ExitStack()
+        self._pool: pydantic_monty.Monty | None = None
+        self._threads = threads
+
+    def __repr__(self) -> str:
+        return f"<Sandbox {'idle' if self._pool is None else 'open'}>"
+
+    def close(self) -> None:
+        """End the worker processes. Closing twice is fine."""
+        self._stack.close()
+        self._pool = None
+
+    async def defines(self, script: Script, names: Sequence[str]) -> frozenset[str]:
+        """Return which of *names* the script defines at its top level as functions.
+
+        Raises:
+            ScriptError: It cannot be read, or fails before anything of it is called.
+        """
+        probes = [_PROBE.format(name=name) for name in names]
+        found = await self._in_thread(script, "\n".join(["__found = []", *probes, "__found"]), {}, 0.0, 0)
+        return frozenset(str(name) for name in cast("Sequence[object]", found))
+
+    async def call(self, script: Script, function: str, argument: Plain, *, at: float, seed: int) -> Plain:
+        """Call *function* of *script* with one *argument*, a plain copy, and return what it gives, plain again.
+
+        Args:
+            script: The script.
+            function: A function at its top level.
+            argument: What it is given.
+            at: What its clock says, unix seconds.
+            seed: What its random numbers come from.
+
+        Raises:
+            ScriptError: It came to nothing.
+        """
+        if len(msgspec.json.encode(argument)) > _MOST_ARGUMENT_BYTES:
+            raise ScriptError("argument", f"`{script.path}` would be given more than {_MOST_ARGUMENT_BYTES:,} bytes")
+        result = await self._in_thread(script, f"{function}(__given)", {"__given": argument}, at, seed)
+        return plain(result, script.path, function)
+
+    async def _in_thread(self, script: Script, code: str, inputs: Mapping[str, Any], at: float, seed: int) -> object:
+        return await anyio.to_thread.run_sync(self._run, script, code, inputs, at, seed, limiter=self._threads)
+
+    def _run(self, script: Script, code: str, inputs: Mapping[str, Any], at: float, seed: int) -> object:
+        monty = _engine()
+        if self._pool is None:
+            self._pool = self._stack.enter_context(monty.Monty())
+        limits: pydantic_monty.ResourceLimits = {
+            "max_feed_duration_secs": self.limits.seconds,
+            "max_memory": self.limits.memory_bytes,
+            "max_recursion_depth": self.limits.depth,
+            "max_suspensions": _SUSPENSIONS,
+        }
+        policy: pydantic_monty.OSPolicy = {
+            "datetime": dt.datetime.fromtimestamp(at, dt.UTC),
+            "timezone": "UTC",
+            "sleep": "zero",
+            "process_time": "zero",
+            "random_start": {"seed": seed},
+        }
+        try:
+            with self._pool.checkout(script_name=script.path, limits=limits, os_policy=policy) as session:
+                session.feed_run(script.source, print_callback=_unheard)
+                return session.feed_run(code, inputs=dict(inputs), print_callback=_unheard)
+        except monty.MontySyntaxError as exc:
+            raise ScriptError("syntax", f"`{script.path}` cannot be read: {exc}") from exc
+        except monty.MontyError as exc:
+            raise ScriptError(_reason(exc), f"`{script.path}`: {exc}") from exc
+
+
+_PROBE = """\
+try:
+    if str(type({name})) == "<class 'function'>":
+        __found.append('{name}')
+except NameError:
+    pass"""
+
+
+def _unheard(_stream: str, _text: str) -> None:
+    """Drop what a script prints: it has nobody to speak to."""
+
+
+def _engine() -> Any:
+    try:
+        import pydantic_monty  # noqa: PLC0415 - an extra
+    except ImportError as exc:
+        raise ConfigInvalid(
+            "a script needs the sandbox `pydantic-monty`; install it with `pip install 'shoal[scripts]'`, "
+            "or register a Python callable in the script's place"
+        ) from exc
+    return pydantic_monty
+
+
+_REASONS = (("TimeoutError", "time"), ("MemoryError", "memory"), ("RecursionError", "depth"))
+
+
+def _reason(exc: Exception) -> str:
+    said = str(exc)
+    if type(exc).__name__ == "MontyCrashedError":
+        return "crashed"
+    return next((reason for kind, reason in _REASONS if said.startswith(kind)), "raised")
+
+
+def plain(value: object, path: str, function: str) -> Plain:
+    """Return *value* as plain values.
+
+    Raises:
+        ScriptError: It holds what has no fixed form: a set, whose order is nobody's, bytes, an object, a number that is
+            none.
+    """
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float) and value == value and abs(value) != float("inf"):  # noqa: PLR0124 - NaN differs from itself
+        return value
+    if isinstance(value, list | tuple):
+        return [plain(item, path, function) for item in cast("Sequence[object]", value)]
+    if isinstance(value, dict):
+        items = cast("Mapping[object, object]", value).items()
+        if all(isinstance(key, str) for key, _ in items):
+            return {str(key): plain(item, path, function) for key, item in items}
+    raise ScriptError("result", f"`{function}` of `{path}` gives {type(value).__name__!r}, which is no plain value")
