@@ -1,9 +1,11 @@
 """The journal: where a run's events are kept, and where everything else about a run comes from."""
 
 from shoal.runtime.journal._base import Journal, Observer, Reader, RunRow, RunStatus
+from shoal.runtime.journal._file import FORMAT, Durability
 from shoal.runtime.journal._leases import BEAT_S, STALE_S, host_name
 from shoal.runtime.journal._memory import MemoryJournal
-from shoal.runtime.journal._sqlite import FORMAT, Durability, SqliteJournal, SqliteReader
+from shoal.runtime.journal._reader import SqliteReader
+from shoal.runtime.journal._sqlite import SqliteJournal
 
 __all__ = [
     "BEAT_S",

@@ -5,6 +5,7 @@ A batch has one event that all its waiters share. Observers and readers learn of
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 
@@ -18,14 +19,31 @@ from shoal.runtime.journal._base import Observer
 class Batch:
     """Events that become durable together. `done` is made when somebody waits for it."""
 
-    __slots__ = ("_done", "definitions", "error", "events", "settled")
+    __slots__ = ("_done", "definitions", "error", "events", "payloads", "settled", "written")
 
     def __init__(self) -> None:
         self.events: list[Event] = []
+        self.payloads: list[bytes] = []
+        """The payload of each event as the journal keeps it; empty where nothing is encoded."""
         self.definitions: list[tuple[str, bytes]] = []
+        self.written = False
+        """Somebody has tried to write it; *error* says with what success."""
         self.settled = False
         self.error: JournalFailed | None = None
         self._done: anyio.Event | None = None
+
+    def __repr__(self) -> str:
+        return f"<Batch of {len(self.events)} events{', settled' if self.settled else ''}>"
+
+    @property
+    def empty(self) -> bool:
+        """There is nothing in it."""
+        return not (self.events or self.definitions)
+
+    def add(self, event: Event, payload: bytes) -> None:
+        """Put *event* behind those that are here; *payload* is its payload as the journal keeps it."""
+        self.events.append(event)
+        self.payloads.append(payload)
 
     def settle(self, error: JournalFailed | None = None) -> None:
         """Tell whoever waits that the batch is durable, or why it is not."""
@@ -52,6 +70,9 @@ class Tails:
         self._waiting: dict[str, anyio.Event] = {}
         self._listeners: dict[str, list[Callable[[], None]]] = {}
 
+    def __repr__(self) -> str:
+        return f"<Tails of {len({*self._waiting, *self._listeners})} runs>"
+
     def notify(self, events: Iterable[Event]) -> None:
         """Wake everybody who waits for one of the runs of *events*."""
         if not self._waiting and not self._listeners:
@@ -73,27 +94,39 @@ class Tails:
         finally:
             listeners.remove(wake)
             if not listeners:
-                self._listeners.pop(run_id, None)
+                del self._listeners[run_id]
 
     async def follow(
         self, run_id: str, after: int, read: Callable[[str, int], Iterator[Event]]
     ) -> AsyncGenerator[Event]:
         """Yield what *read* gives behind *after*, again and again as new events become durable."""
         while True:
-            # Taken before reading: an event that lands between the two is not missed.
-            waiting = self._waiting.setdefault(run_id, anyio.Event())
             seen = after
             for event in read(run_id, after):
                 after = event.seq
                 yield event
+            # Nothing can become known between a reading that gave nothing and the wait: there is no await between.
             if after == seen:
-                await waiting.wait()
+                await self._next(run_id)
+
+    async def _next(self, run_id: str) -> None:
+        waiting = self._waiting.setdefault(run_id, anyio.Event())
+        try:
+            await waiting.wait()
+        finally:
+            if not waiting.is_set() and not waiting.statistics().tasks_waiting:
+                del self._waiting[run_id]  # the last reader left
 
 
 def tell(observers: Iterable[Observer], events: Iterable[Event]) -> None:
-    """Show each event to each observer, in order."""
+    """Show each event to each observer, in order; one that raises hurts neither the journal nor the others."""
     watching = tuple(observers)
-    if watching:
-        for event in events:
-            for observer in watching:
+    if not watching:
+        return
+    for event in events:
+        for observer in watching:
+            try:
                 observer(event)
+            except Exception as exc:  # noqa: BLE001 - whoever watches must not take down what is watched
+                said = f"the observer {observer!r} raised {type(exc).__name__}: {exc}; it misses an event"
+                warnings.warn(said, RuntimeWarning, stacklevel=2)

@@ -12,7 +12,7 @@ import msgspec
 from shoal.errors import DefinitionMissing
 from shoal.runtime.events import Event
 from shoal.runtime.journal._base import Observer, RunRow
-from shoal.runtime.journal._commit import Batch, Tails, tell
+from shoal.runtime.journal._commit import Tails, tell
 from shoal.runtime.journal._register import Register, pick
 
 
@@ -30,7 +30,7 @@ class MemoryJournal:
         self._definitions: dict[str, bytes] = {}
         self._register = Register()
         self._tails = Tails()
-        self._batch = Batch()
+        self._pending: list[Event] = []
         self._wake: anyio.Event | None = None
 
     def __repr__(self) -> str:
@@ -43,7 +43,7 @@ class MemoryJournal:
 
     def append(self, event: Event) -> None:
         """Put *event* behind everything appended so far."""
-        self._batch.events.append(event)
+        self._pending.append(event)
         if self._wake is not None:
             self._wake.set()
 
@@ -67,16 +67,12 @@ class MemoryJournal:
         self._settle()
 
     def _settle(self) -> None:
-        batch = self._batch
-        if not batch.events:
-            return
-        self._batch = Batch()
-        for event in batch.events:
+        events, self._pending = self._pending, []
+        for event in events:
             self._events.setdefault(event.run_id, []).append(event)
             self._register.note(event)
-        batch.settle()
-        tell(self.observers, batch.events)
-        self._tails.notify(batch.events)
+        self._tails.notify(events)
+        tell(self.observers, events)
 
     # --- reading
 
@@ -95,12 +91,17 @@ class MemoryJournal:
 
     def runs(self, *, root: str | None = None) -> Sequence[RunRow]:
         """Return all runs, or those of one tree."""
-        counted = ((row, len(self._events[row.run_id])) for row in self._register.rows(root))
-        return [msgspec.structs.replace(row, events=events) for row, events in counted]
+        return [self._counted(row) for row in self._register.rows(root)]
 
     def find(self, run_id: str) -> RunRow:
         """Return the run whose id is, or begins with, *run_id*."""
-        return pick(run_id, [row for row in self.runs() if row.run_id.startswith(run_id)])
+        row = self._register.row(run_id)
+        if row is not None:
+            return self._counted(row)
+        return pick(run_id, [self._counted(row) for row in self._register.rows() if row.run_id.startswith(run_id)])
+
+    def _counted(self, row: RunRow) -> RunRow:
+        return msgspec.structs.replace(row, events=len(self._events[row.run_id]))
 
     def definition(self, digest: str) -> bytes:
         """Return the bytes that *digest* stands for."""

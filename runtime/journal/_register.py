@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import final
 
 import msgspec
@@ -19,7 +19,7 @@ from shoal.runtime.events import (
 )
 from shoal.runtime.journal._base import RunRow
 
-NOTED = (RunSpawned, RunTitled, RunPaused, RunResumed, RunEnded, StageEntered)
+NOTED = frozenset((RunSpawned, RunTitled, RunPaused, RunResumed, RunEnded, StageEntered))
 """Kinds that change a run's row."""
 
 
@@ -32,48 +32,53 @@ class Register:
 
     def note(self, event: Event) -> None:
         """Bring the row of the event's run up to date."""
-        if isinstance(event.payload, NOTED):
-            self._rows[event.run_id] = updated(self._rows.get(event.run_id), event)
+        if isinstance(event.payload, RunSpawned):
+            self._rows[event.run_id] = row_of(event, event.payload)
+        elif type(event.payload) in NOTED:
+            self._rows[event.run_id] = msgspec.structs.replace(self._rows[event.run_id], **change_of(event))
+
+    def row(self, run_id: str) -> RunRow | None:
+        """Return the row of *run_id*; `None` where there is none. How many events it has is not counted here."""
+        return self._rows.get(run_id)
 
     def rows(self, root: str | None = None) -> Sequence[RunRow]:
         """Return all rows, or those of one tree; how many events a run has is not counted here."""
         return [row for row in self._rows.values() if root is None or row.root == root]
 
 
-def updated(row: RunRow | None, event: Event) -> RunRow:
-    """Return *row* as it is after *event*; a run's first event makes its row."""
-    payload = event.payload
-    if isinstance(payload, RunSpawned):
-        return RunRow(
-            event.run_id,
-            payload.name,
-            "running",
-            payload.parent,
-            payload.root,
-            None,
-            event.at,
-            None,
-            None,
-            0,
-            None,
-            payload.key,
-        )
-    assert row is not None  # the first event of a run is `RunSpawned`
-    change: dict[str, object] = {}
-    match payload:
-        case RunTitled():
-            change["title"] = payload.title
+def row_of(event: Event, spawned: RunSpawned) -> RunRow:
+    """Return the row that a run begins with; *event* is its first, with the payload *spawned*."""
+    return RunRow(
+        event.run_id,
+        spawned.name,
+        "running",
+        spawned.parent,
+        spawned.root,
+        None,
+        event.at,
+        None,
+        None,
+        0,
+        None,
+        spawned.key,
+    )
+
+
+def change_of(event: Event) -> Mapping[str, object]:
+    """Return what *event* changes in the row of its run, by field."""
+    match event.payload:
+        case RunTitled(title):
+            return {"title": title}
         case RunPaused():
-            change["status"] = "paused"
+            return {"status": "paused"}
         case RunResumed():
-            change["status"] = "running"
-        case RunEnded():
-            change |= {"status": payload.status, "ended_at": event.at}
-        case StageEntered():
-            change["stage"] = payload.stage
+            return {"status": "running"}
+        case RunEnded(status):
+            return {"status": status, "ended_at": event.at}
+        case StageEntered(stage):
+            return {"stage": stage}
         case _:
-            pass
-    return msgspec.structs.replace(row, **change)
+            return {}
 
 
 def pick(wanted: str, rows: Sequence[RunRow]) -> RunRow:
@@ -85,7 +90,9 @@ def pick(wanted: str, rows: Sequence[RunRow]) -> RunRow:
     exact = [row for row in rows if row.run_id == wanted]
     if exact:
         return exact[0]
-    if len(rows) == 1 and wanted:
+    if not wanted:
+        raise RunNotFound("no run has an empty id; `shoal ps` lists the runs", run_id=wanted)
+    if len(rows) == 1:
         return rows[0]
     if not rows:
         raise RunNotFound(f"this journal has no run {wanted!r}; `shoal ps` lists them", run_id=wanted)

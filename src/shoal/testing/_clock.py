@@ -1,8 +1,8 @@
 """One virtual clock for two event loops: an idle loop jumps to its next timer, so no test waits.
 
 Worker threads are the exception that the clock has to know of: while one is at work the time stands still. Threads of
-anyio's default limiter and of a swarm are seen by themselves; add a limiter of your own to `LIMITERS`, and a thread without a limiter
-to `BUSY` as a function that is true from its hand-over until the loop has acknowledged it.
+anyio's default limiter and of a swarm are seen by themselves; add a limiter of your own to `LIMITERS`, and a thread
+without a limiter to `BUSY` as a function that is true from its hand-over until the loop has acknowledged it.
 
 Sockets race the clock: a test that uses them needs the real one.
 """

@@ -1,0 +1,154 @@
+"""Reads a journal file, also while another process writes it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from shoal.errors import DefinitionMissing, JournalDamaged, JournalFailed
+from shoal.runtime.events import Event, decode
+from shoal.runtime.journal._base import RunRow
+from shoal.runtime.journal._file import open_for_reading
+from shoal.runtime.journal._leases import SELECT_HOSTED, SELECT_HOSTS, owners
+from shoal.runtime.journal._register import pick
+
+_READ_ROWS = 512
+_LAST = "\U0010ffff"
+"""Sorts behind every id."""
+
+COLUMNS = "run_id, name, status, parent, root, title, spawned_at, ended_at, stage, host, key"
+_SELECT_RUNS = f"SELECT {COLUMNS}, (SELECT max(seq) FROM events WHERE events.run = runs.run) FROM runs"  # noqa: S608
+
+
+class SqliteReader:
+    """Reads a journal file, also while another process writes it.
+
+    Args:
+        path: The file.
+
+    Raises:
+        JournalFailed: There is no such file, or it is no journal.
+        JournalNewer: It was written by a newer version.
+    """
+
+    host: str | None = None
+    """Name of this process, under which it hosts runs; `None` for one that hosts none."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).absolute()
+        self._reading = open_for_reading(self.path)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.path}>"
+
+    def close(self) -> None:
+        """Close the file. Closing twice is fine."""
+        self._reading.close()
+
+    def read(self, run_id: str, *, after: int = 0) -> Iterator[Event]:
+        """Yield the events of *run_id* behind *after*.
+
+        Raises:
+            JournalDamaged: A row is torn or corrupted, or one is missing; every event before it was yielded.
+        """
+        number = self._number(run_id)
+        if number is None:
+            return
+        while True:
+            rows = self._rows(number, run_id, after)
+            for seq, kind, at, payload in rows:
+                if seq != after + 1:
+                    raise JournalDamaged(
+                        f"{str(self.path)!r}: run {run_id} has no event {after + 1}; resume it from event {after}",
+                        run_id=run_id,
+                        seq=after + 1,
+                    )
+                event = self._event(run_id, seq, kind, at, payload)
+                after = seq
+                if event is not None:
+                    yield event
+            if len(rows) < _READ_ROWS:
+                return
+
+    def _rows(self, number: int, run_id: str, after: int) -> list[tuple[int, int, int, bytes]]:
+        try:
+            return self._query(
+                "SELECT seq, kind, at, payload FROM events WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?",
+                (number, after, _READ_ROWS),
+            )
+        except JournalDamaged as exc:
+            raise JournalDamaged(
+                f"{str(self.path)!r} is damaged behind event {after} of run {run_id}: {exc.__cause__}",
+                run_id=run_id,
+                seq=after + 1,
+            ) from exc
+
+    def _event(self, run_id: str, seq: int, kind: int, at: int, payload: bytes) -> Event | None:
+        try:
+            known = decode(kind, payload)
+            return None if known is None else Event(run_id, seq, at / 1e6, known)
+        except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as exc:
+            raise JournalDamaged(
+                f"{str(self.path)!r}: event {seq} of run {run_id} cannot be read ({exc}); those before it are good",
+                run_id=run_id,
+                seq=seq,
+            ) from exc
+
+    def _query(self, sql: str, values: Sequence[object] = ()) -> list[Any]:
+        try:
+            return self._reading.execute(sql, values).fetchall()
+        except sqlite3.ProgrammingError as exc:
+            raise JournalFailed(f"{str(self.path)!r} is closed; read it while it is open, or open it again") from exc
+        except sqlite3.DatabaseError as exc:
+            raise JournalDamaged(f"{str(self.path)!r} cannot be read: {exc}") from exc
+
+    def _number(self, run_id: str) -> int | None:
+        rows = self._query("SELECT run FROM runs WHERE run_id = ?", (run_id,))
+        return int(rows[0][0]) if rows else None
+
+    def runs(self, *, root: str | None = None) -> Sequence[RunRow]:
+        """Return all runs, or those of one tree."""
+        where, values = ("", ()) if root is None else (" WHERE root = ?", (root,))
+        return [_row(row) for row in self._query(f"{_SELECT_RUNS}{where} ORDER BY run", values)]
+
+    def find(self, run_id: str) -> RunRow:
+        """Return the run whose id is, or begins with, *run_id*."""
+        rows = self._query(f"{_SELECT_RUNS} WHERE run_id = ?", (run_id,))
+        if not rows:
+            rows = self._query(f"{_SELECT_RUNS} WHERE run_id > ? AND run_id < ?", (run_id, run_id + _LAST))
+        return pick(run_id, [_row(row) for row in rows])
+
+    def definition(self, digest: str) -> bytes:
+        """Return the bytes that *digest* stands for."""
+        rows = self._query("SELECT data FROM definitions WHERE digest = ?", (digest,))
+        if not rows:
+            raise DefinitionMissing(f"{str(self.path)!r} holds no definition {digest!r}")
+        return bytes(rows[0][0])
+
+    def hosts(self) -> dict[str, tuple[int, float]]:
+        """Return the process id and the last sign of life (unix seconds) of each process that hosts runs."""
+        return {host: (pid, beat) for host, pid, beat in self._query(SELECT_HOSTS)}
+
+    def owners(self, *, now: float | None = None) -> dict[str, str]:
+        """Return which other process hosts each run that is not over, by run id; a run that nobody hosts is left out.
+
+        Args:
+            now: Unix seconds; `None` takes the wall clock.
+        """
+        at = time.time() if now is None else now
+        return owners(self._query(SELECT_HOSTED), self.hosts(), at, besides=self.host)
+
+
+def _row(row: tuple[object, ...]) -> RunRow:
+    *fields, host, key, events = row
+    named = zip(RunRow.__struct_fields__, (*fields, events or 0, host, key), strict=True)
+    try:
+        return msgspec.convert(dict(named), RunRow)
+    except msgspec.ValidationError as exc:
+        raise JournalDamaged(f"the register has a row that cannot be read: {exc}") from exc
