@@ -1,0 +1,84 @@
+"""A receiver of OTLP over http/protobuf on loopback. It knows nothing of our code, only of the protocol."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Self
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+
+class Receiver:
+    """Takes spans, or answers as it is told: *status* is what it says, *hold* what it waits for before it does."""
+
+    def __init__(self) -> None:
+        self.requests: list[ExportTraceServiceRequest] = []
+        self.headers: list[dict[str, str]] = []
+        self.status = 200
+        self.hold: threading.Event | None = None
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                if receiver.hold is not None:
+                    receiver.hold.wait(10)
+                receiver.headers.append({name.lower(): value for name, value in self.headers.items()})
+                if receiver.status == 200 and self.path == "/v1/traces":
+                    receiver.requests.append(ExportTraceServiceRequest.FromString(body))
+                self.send_response(receiver.status)
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        return Handler
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    @property
+    def spans(self) -> Sequence[Span]:
+        return [
+            span
+            for request in self.requests
+            for resource in request.resource_spans
+            for scope in resource.scope_spans
+            for span in scope.spans
+        ]
+
+    @property
+    def services(self) -> set[str]:
+        return {
+            pair.value.string_value
+            for request in self.requests
+            for resource in request.resource_spans
+            for pair in resource.resource.attributes
+            if pair.key == "service.name"
+        }
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.hold is not None:
+            self.hold.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
