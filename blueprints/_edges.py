@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from shoal.blueprints._model import Edge, Gate, Region, Stage
-from shoal.blueprints._names import SPECIAL, Names, check_region, check_stage, has_tool
+from shoal.blueprints._names import SPECIAL, Names, check_region, check_stage
 from shoal.blueprints._report import Report, listed, shown
 from shoal.blueprints._toml import Path
 from shoal.blueprints._tools import MODIFYING, stage_tools
@@ -121,7 +121,7 @@ def _check_gate(names: Names, path: Path, stage: Stage, edge: Edge, gate: Gate, 
     for key, name in _regions_of(gate):
         check_region(names, (*path, *key), name, report)
     _check_items(names, path, stage, gate, report)
-    _check_modifying(path, stage, gate, report)
+    _check_modifying(names, path, stage, gate, report)
 
 
 def _requires(gate: Gate) -> bool:
@@ -149,19 +149,19 @@ def _check_items(names: Names, path: Path, stage: Stage, gate: Gate, report: Rep
         report.error("gate-needs-checklist", (*path, "require_no_open_items"), message, about=about)
 
 
-def _check_modifying(path: Path, stage: Stage, gate: Gate, report: Report) -> None:
+def _check_modifying(names: Names, path: Path, stage: Stage, gate: Gate, report: Report) -> None:
     tools, about = stage_tools(stage), [("stages", stage.name, "available_tools"), (*path, "tools")]
     if not gate.require_modifications:
         for key in ("region", "tools"):
             if getattr(gate, key):
                 message = f"`{key}` has no effect without `require_modifications = true`; write that, or leave it out"
                 report.warning("key-without-effect", (*path, key), message, at="key")
-    elif MODIFYING.isdisjoint(tools) and not any(has_tool(stage, name) for name in gate.tools):
+    elif MODIFYING.isdisjoint(tools) and not any(names.has_tool(stage, name) for name in gate.tools):
         message = (
             f"the stage has no tool that modifies ({listed(sorted(MODIFYING))}, or one that `tools` names); add one"
         )
         report.error("gate-needs-modifying-tool", (*path, "require_modifications"), message, about=about)
     for index, name in enumerate(gate.tools):
-        if not has_tool(stage, name):
+        if not names.has_tool(stage, name):
             message = f"the stage has no tool {shown(name)}{report.near(name, tools)}; add it to `available_tools`"
             report.error("gate-unknown-tool", (*path, "tools", index), message, about=about)

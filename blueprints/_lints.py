@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from shoal.blueprints._edges import is_protected
 from shoal.blueprints._graph import lint_graph
@@ -12,7 +12,9 @@ from shoal.blueprints._report import Report, listed, shown
 from shoal.blueprints._toml import Path
 from shoal.blueprints._tools import (
     ASKING,
+    CONTEXT_WRITING,
     FILE_READING,
+    ITEM_WRITING,
     MODIFYING,
     can_write,
     result_regions,
@@ -28,10 +30,11 @@ _BROAD_SHARE = 0.02
 def lint(names: Names, report: Report, written: Callable[[Path], bool]) -> None:
     """Add warnings and notes. *written* says whether a key stands in the file; true for a value built in Python."""
     routed = frozenset[str]().union(*map(routed_regions, names.blueprint.stages))
+    writers = [stage for stage in names.blueprint.stages if _may_write(stage)]
     for where, region in names.regions():
         moves = _moves(names, region, routed)
         _lint_volatility(where, region, moves, report, written)
-        _lint_required(names, where, region, report)
+        _lint_required(names, where, region, writers, report)
         _lint_seed((*where, "seed"), region, report)
     for stage in names.blueprint.stages:
         path = ("stages", stage.name)
@@ -61,8 +64,8 @@ def _lint_volatility(path: Path, region: Region, moves: str, report: Report, wri
             report.warning("volatility-undeclared", path, message, at="key")
 
 
-def _lint_required(names: Names, path: Path, region: Region, report: Report) -> None:
-    if region.required and not isinstance(region.seed, CallerSeed) and not _is_filled(names, region):
+def _lint_required(names: Names, path: Path, region: Region, writers: Sequence[Stage], report: Report) -> None:
+    if region.required and not isinstance(region.seed, CallerSeed) and not _is_filled(names, region, writers):
         message = f"`{region.name}` is required, and no stage that sees it can write it; give one a tool or a route"
         report.warning("required-region-unenforceable", (*path, "required"), message)
 
@@ -78,14 +81,19 @@ def _moves(names: Names, region: Region, routed: frozenset[str]) -> str:
     return ""
 
 
-def _is_filled(names: Names, region: Region) -> bool:
+def _is_filled(names: Names, region: Region, writers: Sequence[Stage]) -> bool:
     tracked = names.blueprint.file_tracking
     if tracked is not None and tracked.region == region.name:
         return True
     return any(
         names.sees(stage, region.name) and (can_write(stage, region) or bool(stage.available_connectors))
-        for stage in names.blueprint.stages
+        for stage in writers
     )
+
+
+def _may_write(stage: Stage) -> bool:
+    """Say whether *stage* can fill any region at all."""
+    return bool(stage.available_connectors or routed_regions(stage)) or offers(stage, CONTEXT_WRITING | ITEM_WRITING)
 
 
 def _lint_seed(path: Path, region: Region, report: Report) -> None:

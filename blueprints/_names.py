@@ -34,6 +34,7 @@ class Names:
             for name, region in own.items():
                 self.declared.setdefault(name, region)
         order = [stage.name for stage in blueprint.stages]
+        self._tools = {stage.name: frozenset(stage_tools(stage)) for stage in blueprint.stages}
         self._next = dict(pairwise(order))
         self.known = frozenset(self.declared) | self._base_names | frozenset(ALWAYS_REGIONS)
 
@@ -66,6 +67,13 @@ class Names:
                 return ("stages", other, "context", "regions", name), own[name]
         return None
 
+    def has_tool(self, stage: Stage, name: str) -> bool:
+        """Say whether *stage* has the tool *name*, as far as can be known before its connectors are asked.
+
+        A bare name may be a connector's tool, so with a connector each name may be there.
+        """
+        return tool_name(name) in self._tools[stage.name] or bool(stage.available_connectors)
+
     def edges(self, stage: Stage) -> tuple[Edge, ...]:
         """Return the edges of *stage*; those without a table lead to the next stage of the file."""
         if stage.transitions is not None:
@@ -89,14 +97,6 @@ def ends(names: Names, stage: Stage) -> bool:
 def offers(stage: Stage, tools: Iterable[str]) -> bool:
     """Say whether *stage* has one of *tools*."""
     return not frozenset(stage_tools(stage)).isdisjoint(tools)
-
-
-def has_tool(stage: Stage, name: str) -> bool:
-    """Say whether *stage* has the tool *name*, as far as can be known before its connectors are asked.
-
-    A bare name may be a connector's tool, so with a connector each name may be there.
-    """
-    return tool_name(name) in stage_tools(stage) or bool(stage.available_connectors)
 
 
 def check_region(names: Names, path: Path, name: str, report: Report) -> bool:

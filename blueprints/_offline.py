@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from shoal.blueprints._codec import is_list, is_mapping
 from shoal.blueprints._model import OfflineStep, Stage
-from shoal.blueprints._names import Names, check_region, has_tool
+from shoal.blueprints._names import Names, check_region
 from shoal.blueprints._report import Report, listed, shown
 from shoal.blueprints._toml import Path
 
@@ -20,19 +20,22 @@ _UNSET = OfflineStep()
 
 def check_offline(names: Names, path: Path, stage: Stage, report: Report) -> None:
     """Add what is wrong with the policy of *stage*, which stands at *path*."""
-    policy = stage.offline or ()
-    for index, step in enumerate(policy):
+    # The steps that a later one may name, by the number that it has to write.
+    calls: dict[str, OfflineStep] = {}
+    for index, step in enumerate(stage.offline or ()):
         here = (*path, "offline", "policy", index)
         _check_action(here, step, report)
-        _check_tools(here, stage, step, report)
+        _check_tools(names, here, stage, step, report)
         _check_route(names, here, stage, step, report)
         if step.extract is not None:
             check_region(names, (*here, "extract"), step.extract, report)
         if step.for_each is not None:
-            _check_source(names, (*here, "for_each"), step.for_each, policy[:index], report)
+            _check_source(names, (*here, "for_each"), step.for_each, calls, report)
         for key, text in _templates(step):
             words = {"task"} if step.for_each is None else {"task", "item"}
-            _check_template(names, (*here, *key), text, words, policy[:index], report)
+            _check_template(names, (*here, *key), text, words, calls, report)
+        if step.call is not None or step.into is not None:
+            calls[str(index + 1)] = step
 
 
 def _check_action(path: Path, step: OfflineStep, report: Report) -> None:
@@ -48,10 +51,10 @@ def _check_action(path: Path, step: OfflineStep, report: Report) -> None:
                 report.error("offline-step", (*path, key), message, at="key")
 
 
-def _check_tools(path: Path, stage: Stage, step: OfflineStep, report: Report) -> None:
+def _check_tools(names: Names, path: Path, stage: Stage, step: OfflineStep, report: Report) -> None:
     for key in ("call", "into"):
         name = getattr(step, key)
-        if name is not None and not has_tool(stage, name):
+        if name is not None and not names.has_tool(stage, name):
             message = f"the stage has no tool {shown(name)}; add it to `available_tools`"
             report.error("offline-unknown-tool", (*path, key), message, about=[(*path[:2], "available_tools")])
 
@@ -64,22 +67,22 @@ def _check_route(names: Names, path: Path, stage: Stage, step: OfflineStep, repo
         report.error("offline-unknown-route", (*path, "route"), message, about=[(*path[:2], "transitions")])
 
 
-def _check_source(names: Names, path: Path, source: str, before: tuple[OfflineStep, ...], report: Report) -> None:
+def _check_source(names: Names, path: Path, source: str, calls: Mapping[str, OfflineStep], report: Report) -> None:
     match = _NAMED.fullmatch(source)
     if match is None or match["kind"] == "extract":
         message = f"`for_each` is {shown(source)}; write `result(STEP)` or `region(NAME)`"
         report.error("offline-source", path, message)
     else:
-        _check_named(names, path, match, before, report)
+        _check_named(names, path, match, calls, report)
 
 
 def _check_named(
-    names: Names, path: Path, match: re.Match[str], before: tuple[OfflineStep, ...], report: Report
+    names: Names, path: Path, match: re.Match[str], calls: Mapping[str, OfflineStep], report: Report
 ) -> None:
     """Check that a step or a region that is named in text is there."""
     inside = match["inside"].strip()
     if match["kind"] == "result":
-        _check_step(path, inside, before, report)
+        _check_step(path, inside, calls, report)
         return
     region, _, count = inside.partition(",")
     check_region(names, path, region.strip(), report)
@@ -88,12 +91,9 @@ def _check_named(
         report.error("offline-source", path, message)
 
 
-def _check_step(path: Path, step: str, before: tuple[OfflineStep, ...], report: Report) -> None:
-    calls = [number for number, earlier in enumerate(before, 1) if earlier.call is not None or earlier.into is not None]
-    if not step.isdecimal() or int(step) not in calls:
-        message = (
-            f"`result({step})` is no earlier call; write the number of one, counted from 1: {listed(map(str, calls))}"
-        )
+def _check_step(path: Path, step: str, calls: Mapping[str, OfflineStep], report: Report) -> None:
+    if step not in calls:
+        message = f"`result({step})` is no earlier call; write its number, counted from 1: {listed(calls)}"
         report.error("offline-source", path, message)
 
 
@@ -119,7 +119,7 @@ def _texts(path: Path, value: object) -> Iterator[tuple[Path, str]]:
 
 
 def _check_template(
-    names: Names, path: Path, text: str, words: Iterable[str], before: tuple[OfflineStep, ...], report: Report
+    names: Names, path: Path, text: str, words: Iterable[str], calls: Mapping[str, OfflineStep], report: Report
 ) -> None:
     for match in _PLACEHOLDER.finditer(text):
         if match["name"] is None:  # a doubled brace
@@ -129,7 +129,7 @@ def _check_template(
             continue
         named = _NAMED.fullmatch(name)
         if named is not None:
-            _check_named(names, path, named, before, report)
+            _check_named(names, path, named, calls, report)
             continue
         known = [*(f"{{{word}}}" for word in sorted(words)), "{region(NAME)}", "{result(STEP)}", "{extract(NAME, N)}"]
         message = f"`{{{name}}}` is no placeholder here; there are {listed(known)}, and a brace itself is written twice"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from shoal.blueprints._edges import check_edges
 from shoal.blueprints._model import ALWAYS_REGIONS, Blueprint, InteractionPoint, Stage
-from shoal.blueprints._names import Names, check_region, check_stage, has_tool
+from shoal.blueprints._names import Names, check_region, check_stage
 from shoal.blueprints._offline import check_offline
 from shoal.blueprints._report import Report, listed, shown
 from shoal.blueprints._toml import Path
@@ -24,7 +24,7 @@ def check_stages(names: Names, report: Report) -> None:
     _check_twice_list(("safe_commands", "tools"), blueprint.safe_tools, report)
     for stage in blueprint.stages:
         path: Path = ("stages", stage.name)
-        _check_tools(path, stage, report)
+        _check_tools(names, path, stage, report)
         _check_names(names, path, stage, report)
         _check_routing(names, path, stage, report)
         _check_fan_out(names, path, stage, report)
@@ -52,18 +52,18 @@ def _check_twice_list(path: Path, tools: Iterable[str], report: Report) -> None:
         seen.setdefault(tool_name(name), name)
 
 
-def _check_tools(path: Path, stage: Stage, report: Report) -> None:
+def _check_tools(names: Names, path: Path, stage: Stage, report: Report) -> None:
     tools, given = stage_tools(stage), (*path, "available_tools")
     about = [given, (*path, "available_connectors"), (*path, "mode")]
     _check_twice_list(given, stage.available_tools, report)
     _check_twice_list((*path, "required_tools"), stage.required_tools, report)
     _check_twice_table((*path, "tool_permissions"), stage.tool_permissions, report)
     for index, name in enumerate(stage.required_tools):
-        if not has_tool(stage, name):
+        if not names.has_tool(stage, name):
             message = f"`{name}` is required and not among `available_tools`{report.near(name, tools)}; add it there"
             report.error("required-tool-missing", (*path, "required_tools", index), message, about=about)
     for name in stage.tool_permissions:
-        if not has_tool(stage, name):
+        if not names.has_tool(stage, name):
             message = (
                 f"`{name}` has a permission, and the stage has no such tool{report.near(name, tools)}; add or drop it"
             )
