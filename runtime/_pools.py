@@ -10,6 +10,8 @@ from typing import final
 
 import anyio
 
+from shoal.errors import ConfigInvalid
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -32,9 +34,14 @@ class Pool:
     Args:
         name: What it leads to.
         limit: Most in flight at once, 1 or more.
+
+    Raises:
+        ConfigInvalid: The limit lets nothing through.
     """
 
     def __init__(self, name: str, limit: int) -> None:
+        if limit < 1:
+            raise ConfigInvalid(f"the pool {name!r} would let {limit!r} through at once; set its limit to 1 or more")
         self.name = name
         self.limit = limit
         self._busy = 0
@@ -98,23 +105,25 @@ class Pool:
 
 @final
 class Pools:
-    """The pools of a swarm, made when first asked for.
+    """The pools of a swarm; one that has no limit of its own is made when first asked for.
 
     Args:
         limits: Limit by name.
         default: Limit of a pool that has none of its own.
+
+    Raises:
+        ConfigInvalid: A limit lets nothing through.
     """
 
     def __init__(self, limits: Mapping[str, int], default: int) -> None:
-        self._limits = dict(limits)
-        self._default = default
-        self._pools: dict[str, Pool] = {}
+        self._default = Pool("default", default).limit
+        self._pools = {name: Pool(name, limit) for name, limit in limits.items()}
 
     def get(self, name: str) -> Pool:
         """Return the pool called *name*."""
         pool = self._pools.get(name)
         if pool is None:
-            pool = self._pools[name] = Pool(name, self._limits.get(name, self._default))
+            pool = self._pools[name] = Pool(name, self._default)
         return pool
 
     def statistics(self) -> Mapping[str, PoolStatistics]:
