@@ -283,13 +283,13 @@ class Engine:
             self.retire(record, "finished", reason)
             self._end_with(record)
 
-    async def _again(self, record: Record, reason: Reason) -> bool:
-        """Count one failure of *record*, start its group again or give up, and say whether it ended alone."""
+    async def _again(self, record: Record, reason: Reason) -> None:
+        """Count one failure of *record*, and start its group again or give up."""
         record.attempt += 1
         window = self.window if record.window is None else record.window
         if not window.admit(self.kernel.now()):
             self._give_up(record, reason)
-            return record.window is not None
+            return
         drop_frames(reason.error)
         backoff = record.spec.backoff or self.plan.backoff
         delay_s = backoff.delay_s(record.attempt, self.kernel.draw) if backoff is not None else 0.0
@@ -300,7 +300,6 @@ class Engine:
             self._retry(record, delay_s)
         else:
             await self._start_group(members)
-        return False
 
     async def _stop_group(self, members: Sequence[Record]) -> None:
         for member in members:
@@ -380,9 +379,9 @@ class Engine:
             await self._start_group(members)
             return
         assert record.reason is not None
-        alone = await self._again(record, record.reason)
-        if alone and self.done is None:
-            # Those that are down because it did not start go on without it.
+        await self._again(record, record.reason)
+        if self.done is None:
+            # Where it ended alone, those that are down because it did not start go on without it.
             await self._start_group(members)
 
     # --- small things

@@ -95,10 +95,11 @@ class Tree(Nested):
     @property
     def status(self) -> TreeState:
         """What it does now: `down` (not started, or ended), `starting`, `running`, `stopping`, or `gave_up`."""
-        if self._life is not None and self._life.state != "ended":
-            return "stopping" if self._life.state == "orphan" else self._life.state
-        gave_up = self._reason is not None and isinstance(self._reason.error, RestartsExhausted)
-        return "gave_up" if gave_up else "down"
+        life = self._life
+        if life is not None and life.state != "ended":
+            return "stopping" if life.state == "orphan" else life.state
+        reason = self._reason if life is None else life.reason
+        return "gave_up" if reason is not None and isinstance(reason.error, RestartsExhausted) else "down"
 
     def ref(self, child_id: str) -> Ref:
         """Return the handle of the actor of that id.

@@ -203,6 +203,24 @@ async def test_calls_during_a_group_restart_are_answered_between_its_steps_and_o
     assert witness.kinds("b") == ["started", "stopped"]
 
 
+async def test_calls_while_a_group_is_started_are_answered_between_its_steps(troupe):
+    class Slow(Adder):
+        async def on_start(self) -> None:
+            await anyio.sleep(5)
+
+    witness = Witness()
+    tree = Supervisor("app", strategy="one_for_all", children=[ChildSpec("slow", Slow), *troupe.children("ab")])
+    async with running(tree, observer=witness), anyio.create_task_group() as tasks:
+        troupe.crash("b")
+        await witness.until("stopped", "slow")
+        await wait_all_tasks_blocked()
+        tasks.start_soon(tree.terminate_child, "b")
+        await witness.until("started", "a", times=2)
+        await wait_all_tasks_blocked()
+        assert [child.state for child in tree.children()] == ["running", "running", "stopped"]
+    assert troupe.runs == {"a": 2, "b": 1}
+
+
 async def test_a_child_deleted_during_a_group_restart_is_not_started_again(troupe):
     witness = Witness()
     troupe.slow = {"a": 3.0}

@@ -85,7 +85,7 @@ async def test_a_group_is_stopped_at_once_and_started_after_the_delay(troupe, wi
 
 
 async def test_a_group_restart_takes_a_pending_retry_with_it(troupe, witness):
-    children = [troupe.child("a"), troupe.child("b", backoff=Backoff(initial=10.0, jitter=0.0))]
+    children = [troupe.child("a"), troupe.child("b", restart="transient", backoff=Backoff(initial=10.0, jitter=0.0))]
     tree = Supervisor("app", strategy="one_for_all", max_restarts=9, children=children)
     async with running(tree, observer=witness):
         troupe.crash("b")
@@ -93,7 +93,9 @@ async def test_a_group_restart_takes_a_pending_retry_with_it(troupe, witness):
         assert await tree.restart_child("a") == "a2"
         troupe.crash("a")
         await witness.until("started", "b", times=2)
+        troupe.end("b")
         await anyio.sleep(20)
+        assert [child.state for child in tree.children()] == ["running", "finished"]
     assert troupe.runs == {"a": 3, "b": 2}
 
 

@@ -70,7 +70,8 @@ async def test_the_history_goes_on_over_a_restart_of_its_supervisor(troupe, witn
         assert [event.kind for event in inner.history()] == ["started", "exited", "gave_up", "started"]
 
 
-async def test_a_traceback_is_kept_as_text_and_the_frames_are_let_go(witness):
+@pytest.mark.parametrize("options", [{}, {"max_restarts": 0}, {"restart": "temporary"}])
+async def test_a_traceback_is_kept_as_text_and_the_frames_are_let_go(witness, options):
     made: list[weakref.ref[Adder]] = []
 
     def make() -> Adder:
@@ -78,10 +79,10 @@ async def test_a_traceback_is_kept_as_text_and_the_frames_are_let_go(witness):
         made.append(weakref.ref(actor))
         return actor
 
-    tree = Supervisor("app", children=[ChildSpec("one", make)])
+    tree = Supervisor("app", children=[ChildSpec("one", make, **options)])
     async with running(tree, observer=witness):
         tree.ref("one").send_nowait(Crash("boom"))
-        event = await witness.until("started", times=2)
+        await witness.until("exited")
         await wait_all_tasks_blocked()
         gc.collect()
         assert made[0]() is None
