@@ -101,6 +101,9 @@ class RunActor(Actor):
     async def on_start(self) -> None:
         """Take up the run where its events leave it."""
         run_id, fresh = await self._begin()
+        if fresh is None:
+            # What the life before appended may still be on its way; loaded without it, two events would have one seq.
+            await self._host.journal.barrier()
         self.live = Live(fresh or self._home.load(run_id), self._host)
         self._home.arrived(self.live, self._wake)
         if fresh is None:
