@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, final
+from typing import Any, cast, final
 
 from shoal.blueprints._codec import (
     BAD,
@@ -168,14 +168,14 @@ class Models:
         """Return the settings."""
         if is_table(value):
             return _SETTINGS.read(value, path, report)
-        single = isinstance(value, str)
-        choices = ListOf(OneModel(), least=1)
-        if not single and not is_list(value):
-            return refuse(value, f"{_MODEL_WANTS}, or a list of these", path, report)
-        read = OneModel().read(value, path, report) if single else choices.read(value, path, report)
-        if isinstance(read, Bad):
-            return BAD
-        return ModelSettings(models=(read,) if isinstance(read, ModelChoice) else read)  # type: ignore[arg-type]
+        if isinstance(value, str):
+            one = OneModel().read(value, path, report)
+            read = BAD if one is BAD else (one,)
+        elif is_list(value):
+            read = ListOf(OneModel(), least=1).read(value, path, report)
+        else:
+            read = refuse(value, f"{_MODEL_WANTS}, or a list of these", path, report)
+        return BAD if isinstance(read, Bad) else ModelSettings(models=cast("tuple[ModelChoice, ...]", read))
 
     def write(self, value: object) -> object:
         """Return the settings in the shortest form that says them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from types import MappingProxyType
+from typing import Any
 
 from shoal.blueprints._model import Observations
 
@@ -23,10 +24,10 @@ def resolve_observations(*layers: Observations | None) -> Observations:
 
     What no layer writes is the profile's; without a profile that of `coding`. No field of the result is `None`.
     """
-    set_: dict[str, object] = {}
+    set_: dict[str, Any] = {}
     for layer in layers:
         if layer is not None:
             values = {field.name: getattr(layer, field.name) for field in fields(layer)}
             set_ |= {name: value for name, value in values.items() if value is not None}
     profile = OBSERVATION_PROFILES[str(set_.get("profile", "coding"))]
-    return Observations(**{field.name: set_.get(field.name, getattr(profile, field.name)) for field in fields(profile)})  # type: ignore[arg-type]
+    return Observations(**{field.name: set_.get(field.name, getattr(profile, field.name)) for field in fields(profile)})

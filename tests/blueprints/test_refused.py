@@ -542,6 +542,12 @@ def test_it_is_refused_once_and_on_its_line(name: str) -> None:
     assert [(error.id, error.line) for error in errors] == [(id_, *marked_lines(text))]
 
 
+def test_a_model_is_named_by_its_key_and_shown_as_it_was_written() -> None:
+    (error,) = [finding for finding in found_in("[stages.s]\nmodel = 'gpt'") if finding.severity == "error"]
+    assert (error.line, error.column, error.key) == (4, 9, "stages.s.model")
+    assert error.message.startswith("`model` is 'gpt'; write `\"provider:model\"`")
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_its_place_begins_the_key_or_the_value_that_is_meant(name: str) -> None:
     text = HEAD + CASES[name][1]
