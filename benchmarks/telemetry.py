@@ -3,9 +3,9 @@
     python benchmarks/telemetry.py [--turns 800] [--rounds 5] [--journals memory normal]
 
 The turn is that of `turn.py`: a reply that calls a tool, and its result; two spans. The provider answers at once, so
-this is the worst case there is: beside a model that takes a second, all of it disappears. `watched` counts until the run
-is over, while the exporter's thread is at work; `closed` counts until every span has been taken by the receiver, which
-lives in a process of its own and reads and drops what it gets.
+this is the worst case there is: beside a model that takes a second, all of it disappears. `watched` counts until the
+run is over, while the exporter's thread is at work; `closed` counts until every span has been taken by the receiver,
+which lives in a process of its own and reads and drops what it gets.
 
 Figures are ratios to the same turn without an observer, within one round: the machine's own speed does not enter. One
 JSON line a figure.
@@ -27,9 +27,10 @@ from pathlib import Path
 import anyio
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from turn import BLUEPRINT, Instant, figure, work
+
 from shoal.observability import Telemetry, exporting, otlp
 from shoal.runtime import Journal, Limits, MemoryJournal, SqliteJournal, Swarm
-from turn import BLUEPRINT, Instant, figure, work
 
 WAYS = ("off", "null", "otlp")
 

@@ -61,14 +61,10 @@ def _references(span: Span, here: frozenset[str]) -> list[dict[str, str]]:
 
 
 def _of_status(span: Span) -> dict[str, Value]:
-    match span.status:
-        case "error":
-            said = str(span.attributes.get(names.REASON, ""))
-            return {"otel.status_code": "ERROR", "otel.status_description": said, "error": True}
-        case "ok":
-            return {"otel.status_code": "OK"}
-        case "unset":
-            return {}
+    if span.status == "error":
+        said = str(span.attributes.get(names.REASON, ""))
+        return {"otel.status_code": "ERROR", "otel.status_description": said, "error": True}
+    return {"otel.status_code": "OK"} if span.status == "ok" else {}
 
 
 def _log(event: SpanEvent) -> dict[str, Any]:

@@ -12,7 +12,10 @@ from typing import final
 from shoal.observability._run_trace import Birth, RunTrace
 from shoal.observability._spans import Span, tree_of
 from shoal.runtime import Event
-from shoal.runtime.events import ChildEnded, RunSpawned
+from shoal.runtime.events import RunSpawned
+
+MOST_BIRTHS = 16_384
+"""How many children are remembered that were announced and did not begin: those of runs that are caught up with."""
 
 
 @final
@@ -43,13 +46,16 @@ class Projection:
             return ()
         done = run.take(event)
         if run.births:
-            self._births.update(run.births)
-            run.births.clear()
-        elif isinstance(event.payload, ChildEnded):
-            self._births.pop(event.payload.child, None)
+            self._announce(run.births)
         if run.over:
             del self._runs[event.run_id]
         return done
+
+    def _announce(self, births: dict[str, Birth]) -> None:
+        self._births.update(births)
+        births.clear()
+        if len(self._births) > MOST_BIRTHS:
+            del self._births[next(iter(self._births))]
 
     def _begin(self, event: Event, spawned: RunSpawned) -> None:
         birth = self._births.pop(event.run_id, None)

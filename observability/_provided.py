@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import final
 
+from opentelemetry.context import Context
 from opentelemetry.sdk.trace import Tracer, TracerProvider
 from opentelemetry.sdk.trace.id_generator import IdGenerator
-from opentelemetry.sdk.trace.sampling import Decision
-from opentelemetry.trace import NonRecordingSpan, set_span_in_context
+from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
+from opentelemetry.trace import Link, NonRecordingSpan, SpanKind, TraceState, set_span_in_context
+from opentelemetry.util.types import Attributes
 
 from shoal.errors import ConfigInvalid
 from shoal.observability import names
@@ -16,7 +20,8 @@ from shoal.observability._pipeline import within
 from shoal.observability._readable import KINDS, context_of, links_of, status_of
 from shoal.observability._spans import Span
 
-_MOST_TRACES = 4_096
+MOST_TRACES = 4_096
+"""How many traces the sampler's answer is remembered for."""
 
 
 @final
@@ -39,10 +44,10 @@ class Provided:
             )
         self._provider = provider
         self._tracer = tracer
-        # The tracer of this name is ours alone; other tracers of the provider keep their generator.
+        # The tracer of this name is ours alone; other tracers of the provider keep their generator and sampler.
         self._ids = _GivenIds()
-        tracer.id_generator = self._ids
-        self._sampled: OrderedDict[str, bool] = OrderedDict()
+        self._sampler = _WholeTraces(provider.sampler)
+        tracer.id_generator, tracer.sampler = self._ids, self._sampler
         self._handed = 0
 
     def __repr__(self) -> str:
@@ -52,30 +57,21 @@ class Provided:
         """Hand *span* to the provider's processors, where its sampler takes the trace."""
         trace_id = int(span.trace_id, 16)
         self._ids.trace_id, self._ids.span_id = trace_id, int(span.span_id, 16)
-        context = None
+        self._sampler.joined = span.joined
+        context = Context()
         if span.parent_id is not None:
             parent = context_of(span, trace_id, span.parent_id, remote=span.remote_parent)
-            if not span.joined and not self._sampler_takes(span, trace_id):
-                return
-            context = set_span_in_context(NonRecordingSpan(parent))
+            context = set_span_in_context(NonRecordingSpan(parent), context)
         made = self._tracer.start_span(
             span.name, context, KINDS[span.kind], span.attributes, links_of(span, trace_id), span.start_ns
         )
+        if not made.is_recording():
+            return
         for event in span.events:
             made.add_event(event.name, event.attributes, event.at_ns)
         made.set_status(status_of(span))
         made.end(span.end_ns)
         self._handed += 1
-
-    def _sampler_takes(self, span: Span, trace_id: int) -> bool:
-        """Say whether the trace is recorded: asked once a trace, since children come before their root."""
-        known = self._sampled.get(span.trace_id)
-        if known is None:
-            asked = self._tracer.sampler.should_sample(None, trace_id, span.name, KINDS[span.kind])
-            known = self._sampled[span.trace_id] = asked.decision is Decision.RECORD_AND_SAMPLE
-            if len(self._sampled) > _MOST_TRACES:
-                self._sampled.popitem(last=False)
-        return known
 
     def flush(self, timeout_s: float) -> bool:
         """Have the provider send what waits; return false where that took longer than *timeout_s* seconds."""
@@ -88,6 +84,46 @@ class Provided:
     def counts(self) -> tuple[int, int, int, int]:
         """Return how many spans were handed over; what becomes of them is the provider's business."""
         return self._handed, 0, 0, 0
+
+
+@final
+class _WholeTraces(Sampler):
+    """Asks the user's sampler once a trace: spans come when they end, children first, and all share one answer.
+
+    Args:
+        theirs: The user's sampler.
+    """
+
+    def __init__(self, theirs: Sampler) -> None:
+        self._theirs = theirs
+        self._known: OrderedDict[int, Decision] = OrderedDict()
+        self.joined = False
+        """The span at hand is in a trace of the user's own, whose flag decides."""
+
+    def should_sample(
+        self,
+        parent_context: Context | None,
+        trace_id: int,
+        name: str,
+        kind: SpanKind | None = None,
+        attributes: Attributes = None,
+        links: Sequence[Link] | None = None,
+        trace_state: TraceState | None = None,
+    ) -> SamplingResult:
+        if self.joined:
+            return self._theirs.should_sample(parent_context, trace_id, name, kind, attributes, links, trace_state)
+        decision = self._known.get(trace_id)
+        if decision is None:
+            # Asked about a digest: the SDK's ratio compares the low 64 bits, and in a UUID two of those never change.
+            spread = int.from_bytes(hashlib.sha256(trace_id.to_bytes(16, "big")).digest()[:16], "big")
+            decision = self._theirs.should_sample(Context(), spread, name, kind, attributes).decision
+            self._known[trace_id] = decision
+            if len(self._known) > MOST_TRACES:
+                self._known.popitem(last=False)
+        return SamplingResult(decision, attributes)
+
+    def get_description(self) -> str:
+        return f"WholeTraces({self._theirs.get_description()})"
 
 
 @final

@@ -21,16 +21,16 @@ FOREVER = Say("too late", delay_s=1e6)
 @tool
 async def post(text: str) -> str:
     """Post a text, which is not to be repeated."""
-    await anyio.sleep(1e6)
+    await anyio.sleep_forever()
     return text
 
 
 @tool(reads=True)
 async def fetch(what: str) -> str:
     """Fetch something; slow the first time."""
-    slow = not fetched
     fetched.append(what)
-    await anyio.sleep(1e6 if slow else 0)
+    if len(fetched) == 1:
+        await anyio.sleep_forever()
     return what
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
 
 import pytest
@@ -148,7 +149,16 @@ def test_a_name_that_is_too_long_is_cut_and_its_id_is_that_of_the_cut_name():
 
 
 def test_where_no_span_is_current_there_is_nothing_to_join():
+    import opentelemetry.trace
+
+    assert not opentelemetry.trace.get_current_span().get_span_context().is_valid
     assert current_traceparent() is None
+
+
+def test_a_program_that_does_not_use_opentelemetry_has_nothing_to_join(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
+    assert current_traceparent() is None
+    assert "opentelemetry.trace" not in sys.modules
 
 
 def test_the_current_span_is_what_a_run_joins():

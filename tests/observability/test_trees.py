@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from spankit import LISTS, blueprint, fanned, named, one, parent_of, played, tree
 
-from shoal.blueprints import Edge, Gate, LaneSettings, Lanes, Stage
+from shoal.blueprints import Edge, Gate, Lanes, LaneSettings, Stage
 from shoal.errors import ProviderRefused
 from shoal.observability import trace_of
 from shoal.testing import Say, ScriptedProvider, call

@@ -1,0 +1,130 @@
+"""Spans over loopback with the real exporter: every one arrives, and a receiver in trouble troubles nobody."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+
+import anyio
+import pytest
+from receiver import Receiver
+from spankit import LISTS, Story, blueprint
+
+from shoal.blueprints import Nudge, Stage
+from shoal.observability import Telemetry, otlp, trace_of
+from shoal.runtime import MemoryJournal, Swarm
+from shoal.testing import ScriptedProvider, call
+
+pytestmark = [pytest.mark.sockets, pytest.mark.anyio]
+
+
+async def a_run(telemetry: Telemetry) -> tuple[MemoryJournal, str]:
+    made = blueprint(Stage("read", available_tools=LISTS, nudge=Nudge(enabled=False)))
+    provider = ScriptedProvider(call("list_dir"), "read it", purposes={"titling": "A title"})
+    journal = MemoryJournal()
+    async with Swarm([provider], journal, [telemetry], beside={"telemetry": telemetry.serve}) as swarm:
+        with anyio.fail_after(15):
+            run = await swarm.spawn(made, task="go")
+            assert (await run.result()).status == "complete"
+    return journal, run.run_id
+
+
+async def test_a_live_run_arrives_as_the_journal_gives_it(receiver: Receiver):
+    telemetry = otlp(receiver.url, service_name="newsroom")
+    journal, run_id = await a_run(telemetry)
+    await telemetry.aclose()
+    sent = {(span.span_id.hex(), span.parent_span_id.hex(), span.name) for span in receiver.spans}
+    assert sent == {(span.span_id, span.parent_id or "", span.name) for span in trace_of(journal, run_id)}
+    assert receiver.services == {"newsroom"}
+
+
+async def test_a_burst_of_thousands_arrives_whole_and_none_is_lost_on_closing(receiver: Receiver):
+    telemetry = otlp(receiver.url)
+    for number in range(100):
+        story = Story(f"run-{number}")
+        story.spawn(root=f"run-{number}")
+        story.enter()
+        for _ in range(97):
+            story.answer(story.ask())
+        story.leave()
+        story.end()
+        for event in story.events:
+            telemetry(event)
+    await telemetry.aclose()
+    counted = telemetry.statistics()
+    assert (counted.spans, counted.exported, counted.dropped, counted.failed) == (10_000, 10_000, 0, 0)
+    assert len({span.span_id for span in receiver.spans}) == 10_000
+
+
+async def test_headers_and_a_path_of_its_own_are_sent(receiver: Receiver):
+    telemetry = otlp(f"{receiver.url}/v1/traces", {"authorization": "Bearer key"})
+    await a_run(telemetry)
+    await telemetry.aclose()
+    assert receiver.spans
+    assert receiver.headers[0]["authorization"] == "Bearer key"
+    assert receiver.headers[0]["content-type"] == "application/x-protobuf"
+
+
+async def test_the_variables_say_where_spans_go_and_under_which_name(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-team=desk")
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "their-name")
+    telemetry = otlp()
+    await a_run(telemetry)
+    await telemetry.aclose()
+    assert receiver.services == {"their-name"}
+    assert receiver.headers[0]["x-team"] == "desk"
+
+
+def nowhere() -> str:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+async def test_a_receiver_that_is_not_there_troubles_no_run(caplog: pytest.LogCaptureFixture):
+    telemetry = otlp(nowhere(), timeout_s=0.2)
+    with caplog.at_level(logging.WARNING):
+        await a_run(telemetry)
+        await telemetry.aclose(timeout_s=1)
+    counted = telemetry.statistics()
+    assert (counted.exported, counted.failed + counted.waiting) == (0, counted.spans)
+    assert [record.name for record in caplog.records] == ["shoal.observability"] * 2
+
+
+@pytest.mark.parametrize("status", [400, 503])
+async def test_a_receiver_that_answers_errors_troubles_no_run(
+    receiver: Receiver, status: int, caplog: pytest.LogCaptureFixture
+):
+    receiver.status = status
+    telemetry = otlp(receiver.url, timeout_s=0.2)
+    await a_run(telemetry)
+    await telemetry.aclose(timeout_s=1)
+    counted = telemetry.statistics()
+    assert (counted.exported, counted.failed) == (0, counted.spans)
+    assert len(caplog.records) == 2
+
+
+async def test_a_receiver_that_hangs_troubles_no_run(receiver: Receiver):
+    receiver.hold = threading.Event()
+    telemetry = otlp(receiver.url, timeout_s=0.3)
+    await a_run(telemetry)
+    await telemetry.aclose(timeout_s=0.2)
+    assert telemetry.statistics().exported == 0
+
+
+async def test_a_receiver_that_comes_back_gets_what_comes_then(receiver: Receiver):
+    receiver.status = 400
+    telemetry = otlp(receiver.url, timeout_s=0.2)
+    await a_run(telemetry)
+    await telemetry.flush()
+    lost = telemetry.statistics().failed
+    receiver.status = 200
+    await a_run(telemetry)
+    await telemetry.aclose()
+    counted = telemetry.statistics()
+    assert (counted.failed, counted.exported) == (lost, counted.spans - lost)
+    assert len(receiver.spans) == counted.exported > 0
