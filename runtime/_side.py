@@ -184,8 +184,10 @@ def _on_an_edge(live: Live, settings: LaneSettings) -> LaneSettings:
 
 
 def _shown(entry: Entry) -> str:
+    if entry.kind in ("text", "summary"):
+        return entry.text  # nobody said it: a role in front of it would be summarised along, again and again
     calls = "".join(f"\n[call {call.name} {call.arguments}]" for call in entry.message.calls)
-    return f"{entry.message.role}: {entry.text}{calls}" if entry.kind != "text" else entry.text
+    return f"{entry.message.role}: {entry.text}{calls}"
 
 
 # --- titles
