@@ -168,6 +168,7 @@ class Models:
         """Return the settings."""
         if is_table(value):
             return _SETTINGS.read(value, path, report)
+        read: tuple[object, ...] | Bad
         if isinstance(value, str):
             one = OneModel().read(value, path, report)
             read = BAD if one is BAD else (one,)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import final
 
-from shoal.blueprints._model import ALWAYS_REGIONS, Blueprint, Edge, FanOut, Region, Stage
+from shoal.blueprints._model import ALWAYS_REGIONS, Blueprint, Edge, Region, Stage
 from shoal.blueprints._report import Report, listed, shown
 from shoal.blueprints._toml import Path
 from shoal.blueprints._tools import stage_tools, tool_name
@@ -83,13 +83,13 @@ class Names:
 
     def follows(self, stage: Stage) -> tuple[str, ...]:
         """Return the stages that a run may enter from *stage*, by an edge or by its fan-out."""
-        merge = stage.fan_out.merge_stage if isinstance(stage.fan_out, FanOut) else None
+        merge = stage.fan_out.merge_stage if stage.fan_out is not None else None
         return tuple(edge.target for edge in self.edges(stage)) + ((merge,) if merge else ())
 
 
 def ends(names: Names, stage: Stage) -> bool:
     """Say whether a run can end in *stage* as it should."""
-    if isinstance(stage.fan_out, FanOut) and stage.fan_out.merge_stage:
+    if stage.fan_out is not None and stage.fan_out.merge_stage is not None:
         return False
     return stage.allow_complete or all(edge.condition in SPECIAL for edge in names.edges(stage))
 

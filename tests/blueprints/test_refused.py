@@ -445,6 +445,13 @@ EDGES = {
         "no-way-to-end",
         "[stages.s] # <-\n[stages.s.transitions.t]\n[stages.t.transitions.s]",
     ),
+    "a fan-out that comes back for ever": (
+        "no-way-to-end",
+        (
+            "[stages.s] # <-\nmode = 'fan_out'\nworker_query = 'x'\nmerge_stage = 't'\ntransitions = {}\n"
+            "[stages.t.transitions.s]"
+        ),
+    ),
     "an output that is never reached": (
         "output-unreachable",
         "[stages.s.transitions]\n[stages.o] # <-\nmode = 'output'",
