@@ -10,7 +10,7 @@ from typing import Any
 from shoal.actors._engine import Engine
 from shoal.actors._life import Nested
 from shoal.actors._plan import Record
-from shoal.actors._reason import KILLED, SHUTDOWN
+from shoal.actors._reason import SHUTDOWN
 from shoal.actors._spec import ChildSpec
 from shoal.errors import (
     AlreadyPresent,
@@ -42,7 +42,7 @@ async def start_child(engine: Engine, spec: ChildSpec) -> Any:
     try:
         return await _start(engine, record)
     except StartFailed:
-        engine.remove(record, record.reason or KILLED)
+        engine.remove(record, record.last)
         raise
 
 

@@ -106,7 +106,7 @@ class Engine:
         named = {spec.id: spec for spec in self.plan.children}
         for record in tuple(self.records.values()):
             if named.get(record.spec.id) is not record.spec:
-                self.remove(record, record.reason or SHUTDOWN)
+                self.remove(record, record.last)
 
     def hand_over(self, spec: ChildSpec) -> Ref | None:
         """Give away the handle of the child of *spec*, whose mailbox then goes on in the next life."""
@@ -116,10 +116,10 @@ class Engine:
         ref, record.ref = record.ref, None
         return ref
 
-    def gone(self, reason: Reason) -> None:
+    def gone(self) -> None:
         """Close the rest: the supervisor will not be started again."""
         for record in self.records.values():
-            self.close(record, record.reason or reason)
+            self.close(record, record.last)
 
     # --- what its children tell it
 
@@ -196,7 +196,8 @@ class Engine:
         try:
             life = self._born(record)
         except StartFailed as exc:
-            return crash(exc)
+            record.reason = crash(exc)
+            return record.reason
         record.life = life
         self.kernel.tasks.start_soon(life.run, name=life.path)
         await life.settled()
@@ -244,7 +245,12 @@ class Engine:
         self.close(record, reason)
 
     def close(self, record: Record, reason: Reason) -> None:
-        """Close the mailbox of *record*, which nobody will read any more."""
+        """End *record* for good: nobody will read its mailbox any more, or start it again."""
+        start = record.spec.start
+        if isinstance(start, Nested) and self._book.nested.get(start) == record.spec.id:
+            # Not where it did not start because it runs elsewhere.
+            del self._book.nested[start]
+            start.gone(reason)
         lost = record.close(reason)
         if lost:
             self.tell("mail_lost", record.spec.id, reason, error=True, lost=lost)
@@ -311,7 +317,7 @@ class Engine:
             if member.life is not None:
                 await self.stop(member)
                 if member.spec.restart == "temporary":
-                    self.remove(member, member.reason or SHUTDOWN)
+                    self.remove(member, member.last)
                 await self.desk.answer_calls()
 
     async def _start_group(self, members: Sequence[Record]) -> None:
@@ -378,8 +384,7 @@ class Engine:
         if letter.begun:
             await self._start_group(members)
             return
-        assert record.reason is not None
-        await self._again(record, record.reason)
+        await self._again(record, record.last)
         if self.done is None:
             # Where it ended alone, those that are down because it did not start go on without it.
             await self._start_group(members)
@@ -403,7 +408,9 @@ class Engine:
     def _born(self, record: Record) -> Life:
         start = record.spec.start
         if isinstance(start, Nested):
-            return start.born(self.kernel, self, record.path, record.spec.id, record.spec.grace_s)
+            life = start.born(self.kernel, self, record.path, record.spec.id, record.spec.grace_s)
+            self._book.nested[start] = record.spec.id
+            return life
         return ChildLife(self.kernel, self, record.path, record.spec, record.ref)
 
     def tell(

@@ -9,7 +9,7 @@ from typing import Literal, final
 
 from shoal.actors._child import ChildLife
 from shoal.actors._life import Life, Nested
-from shoal.actors._reason import Reason
+from shoal.actors._reason import SHUTDOWN, Reason
 from shoal.actors._ref import Ref, box_of
 from shoal.actors._report import ChildInfo, ChildKind, ChildState, WhichChild
 from shoal.actors._restarts import Backoff, RestartWindow
@@ -115,6 +115,11 @@ class Record:
         return self.life is not None or self.idle == "restarting"
 
     @property
+    def last(self) -> Reason:
+        """Why it last ended; `shutdown` where it did not yet, since then it is its supervisor that ends it."""
+        return SHUTDOWN if self.reason is None else self.reason
+
+    @property
     def kind(self) -> ChildKind:
         """What it is."""
         return "actor" if self.ref is not None else self.spec.kind
@@ -128,9 +133,7 @@ class Record:
                 retry.table.pop(retry, None)
 
     def close(self, reason: Reason) -> int:
-        """End it for good, and return how many of its messages nobody will read."""
-        if isinstance(self.spec.start, Nested):
-            self.spec.start.gone(reason)
+        """Close its mailbox, if it has one, and return how many messages nobody will read."""
         if self.ref is None:
             return 0
         ref, self.ref = self.ref, None

@@ -73,11 +73,13 @@ class Counts(NamedTuple):
 
 @final
 class Book:
-    """What is kept of a supervisor from one of its lives to the next: its history, and its orphans."""
+    """What is kept of a supervisor from one of its lives to the next: its history, orphans and nested supervisors."""
 
     def __init__(self, limit: int = HISTORY) -> None:
         self.history: deque[SupervisionEvent] = deque(maxlen=limit)
         self.orphans: dict[object, ChildInfo] = {}
+        # Which child each nested supervisor was started as, in this life or an earlier one.
+        self.nested: dict[Nested, str] = {}
 
     def __repr__(self) -> str:
         return f"<Book of {len(self.history)} events, {len(self.orphans)} orphans>"

@@ -239,11 +239,11 @@ class Tree(Nested):
     def gone(self, reason: Reason) -> None:
         """Take note that whoever started it will not start it again."""
         engine, self._engine = self._engine, None
-        if engine is not None:
-            engine.gone(reason)
-            self._life, self._reason = None, reason
-            if self._gone is not None:
-                self._gone.set()
+        assert engine is not None
+        engine.gone()
+        self._life, self._reason = None, reason
+        if self._gone is not None:
+            self._gone.set()
 
     def _running(self) -> Engine:
         if self._engine is None:

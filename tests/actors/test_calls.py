@@ -9,7 +9,7 @@ import pytest
 from anyio import wait_all_tasks_blocked
 from troupe import DEADLOCK_S, Add, Adder, Troupe, Witness
 
-from shoal.actors import Actor, Backoff, ChildSpec, Counts, Supervisor, Worker, running
+from shoal.actors import Actor, Backoff, ChildSpec, Counts, Monitor, Supervisor, Worker, running
 from shoal.errors import (
     AlreadyPresent,
     AlreadyStarted,
@@ -81,6 +81,31 @@ async def test_start_child_does_not_keep_the_spec_of_a_start_that_failed(troupe)
         assert tree.history()[-1].error
         assert tree.children() == ()
         assert await tree.start_child(troupe.child("a")) == "a1"
+
+
+async def test_an_actor_that_failed_to_start_ends_with_that_for_those_who_know_it_already():
+    told: list[str] = []
+
+    class Broken(Adder):
+        async def on_start(self) -> None:
+            watched.append(self.me.monitor())
+            raise OSError("no disk")
+
+    watched: list[Monitor] = []
+    async with running(Supervisor("app")) as tree:
+        with pytest.raises(StartFailed):
+            await tree.start_child(ChildSpec("one", Broken))
+        told.append(str((await watched[0].wait()).reason))
+    assert told == ["crashed: OSError('no disk')"]
+
+
+async def test_a_supervisor_that_runs_elsewhere_cannot_be_started_as_a_child():
+    inner = Supervisor("inner")
+    async with running(Supervisor("app", children=[inner])) as tree:
+        with pytest.raises(StartFailed) as caught:
+            await tree.start_child(ChildSpec("again", inner))
+        assert "already runs as '/app/inner'" in str(caught.value.__cause__)
+        assert inner.status == "running"
 
 
 async def test_start_child_checks_the_spec_before_anything_starts(troupe):
@@ -268,6 +293,35 @@ async def test_terminate_child_calls_off_a_restart_that_is_still_to_come(troupe)
         await anyio.sleep(1000)
         assert [child.state for child in tree.children()] == ["stopped"]
     assert troupe.runs["a"] == 1
+
+
+async def test_terminate_child_calls_off_the_next_try_where_it_comes_between_two():
+    tries: list[float] = []
+
+    async def slow_to_fail(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+        tries.append(anyio.current_time())
+        if len(tries) > 1:
+            await anyio.sleep(1)
+            raise OSError
+        task_status.started()
+
+    async def slow(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+        await anyio.sleep(5)
+        task_status.started()
+        await anyio.sleep_forever()
+
+    witness = Witness()
+    tree = Supervisor("app", max_restarts=None, children=[ChildSpec("a", slow_to_fail)])
+    async with running(tree, observer=witness), anyio.create_task_group() as tasks:
+        await witness.until("restarting")
+        # It is read after the first try failed, and holds up the second; the next call then waits behind that.
+        tasks.start_soon(tree.start_child, ChildSpec("slow", slow))
+        await witness.until("start_failed")
+        await anyio.sleep(1)
+        await tree.terminate_child("a")
+        assert [child.state for child in tree.children()] == ["stopped", "running"]
+        await anyio.sleep(10)
+    assert len(tries) == 3
 
 
 async def test_terminate_child_of_an_unknown_child_names_those_there_are(troupe):

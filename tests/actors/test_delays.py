@@ -82,6 +82,7 @@ async def test_a_group_is_stopped_at_once_and_started_after_the_delay(troupe, wi
         assert [child.state for child in tree.children()] == ["running", "restarting", "down"]
         await witness.until("started", "c", times=2)
         assert troupe.take_log() == "+b +c"
+        assert [child.retry_in_s for child in tree.children()] == [None, None, None]
 
 
 async def test_a_group_restart_takes_a_pending_retry_with_it(troupe, witness):
@@ -112,16 +113,31 @@ async def test_a_child_terminated_while_its_group_stops_is_not_waited_for(troupe
         assert [child.state for child in tree.children()] == ["stopped", "running", "running"]
 
 
-async def test_a_retry_that_comes_due_while_a_group_is_stopped_waits_and_is_obsolete_once_its_child_was_terminated(
-    troupe, witness
-):
+def with_a_slow_last(troupe: Troupe) -> Supervisor:
+    """Return a tree in which the stop of `d` takes longer than the delay of `a`."""
     troupe.slow = {"d": 15.0}
     children = [
         troupe.child("a", backoff=Backoff(initial=10.0, jitter=0.0)),
         troupe.child("c"),
         troupe.child("d", shutdown_s=30.0),
     ]
-    tree = Supervisor("app", strategy="rest_for_one", max_restarts=9, children=children)
+    return Supervisor("app", strategy="rest_for_one", max_restarts=9, children=children)
+
+
+async def test_a_retry_that_comes_due_while_a_group_is_stopped_is_done_after_that(troupe, witness):
+    tree = with_a_slow_last(troupe)
+    async with running(tree, observer=witness):
+        await all_down_but_the_rest(tree, troupe, witness)
+        troupe.crash("c")
+        await witness.until("started", "a", times=2)
+        assert [child.state for child in tree.children()] == ["running", "running", "running"]
+    assert [event.child for event in witness.seen("started")][-3:] == ["c", "d", "a"]
+
+
+async def test_a_retry_that_comes_due_while_a_group_is_stopped_is_obsolete_once_its_child_was_terminated(
+    troupe, witness
+):
+    tree = with_a_slow_last(troupe)
     async with running(tree, observer=witness), anyio.create_task_group() as tasks:
         await all_down_but_the_rest(tree, troupe, witness)
         troupe.crash("c")
