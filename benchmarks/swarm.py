@@ -171,13 +171,20 @@ def main() -> None:
     args = parser.parse_args()
     calls = args.runs * args.calls
     used, wall = anyio.run(bare, args.runs, args.calls, args.latency, backend=args.backend)
-    figure("fan-out/bare/cpu", used / calls * 1e6, "us a call", wall_over_ideal=round(wall / (args.calls * args.latency), 2))
+    figure(
+        "fan-out/bare/cpu",
+        used / calls * 1e6,
+        "us a call",
+        wall_over_ideal=round(wall / (args.calls * args.latency), 2),
+    )
     for where in args.where.split(","):
         with tempfile.TemporaryDirectory() as folder:
             journal: Journal = MemoryJournal() if where == "memory" else SqliteJournal(Path(folder) / "runs.db")
             result = anyio.run(swarm, args, journal, backend=args.backend)
             journal.close()
-        figure(f"fan-out/{where}/cpu", result["cpu_us"], "us a call", reading_us_subtracted=round(result["reading_us"], 1))
+        figure(
+            f"fan-out/{where}/cpu", result["cpu_us"], "us a call", reading_us_subtracted=round(result["reading_us"], 1)
+        )
         figure(f"fan-out/{where}/wall", result["wall"], "x ideal")
         figure(f"fan-out/{where}/spawn", result["spawn_us"], "us a run")
         figure(f"fan-out/{where}/memory", result["kb_a_run"], "kB private a run")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from decimal import Decimal
 from pathlib import Path
-from typing import final
+from typing import Generic, TypeVar, final
 
 import anyio
 import msgspec
@@ -29,7 +29,7 @@ from shoal.runtime._lanes import WIDTHS, Job, LaneDesk
 from shoal.runtime._limits import Limits
 from shoal.runtime._live import Live
 from shoal.runtime._pools import Pools
-from shoal.runtime._program import Program
+from shoal.runtime._program import Program, recorded
 from shoal.runtime._run import RunActor
 from shoal.runtime._serving import Servants
 from shoal.runtime._spawn import Birth, give_birth
@@ -39,6 +39,26 @@ from shoal.runtime.journal import Journal
 from shoal.runtime.tools import Permissions, Tool
 
 Watcher = Callable[[TextDelta], None]
+_READY = 256
+"""Definitions that are kept ready to run; the one that was used longest ago goes first."""
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+@final
+class _Recent(Generic[_K, _V]):
+    """The values that were used last, by key."""
+
+    def __init__(self) -> None:
+        self._values: dict[_K, _V] = {}
+
+    def get(self, key: _K, make: Callable[[], _V]) -> _V:
+        """Return the value of *key*, made where it is not kept."""
+        value = self._values.pop(key) if key in self._values else make()
+        self._values[key] = value
+        if len(self._values) > _READY:
+            del self._values[next(iter(self._values))]
+        return value
 
 
 @final
@@ -106,9 +126,10 @@ class Hall:
         self._wakes: dict[str, Callable[[], None]] = {}
         self._crashes: dict[str, str] = {}
         self._standings: dict[str, Standing] = {}
-        self._programs: dict[str, Program] = {}
-        self._known: dict[tuple[int, tuple[int, ...]], tuple[Bundle, Program]] = {}
+        self._made_of: dict[str, Program] = {}
+        self._ready: _Recent[tuple[object, ...], tuple[object, Program]] = _Recent()
         self._files: dict[tuple[Path, int, int], Bundle] = {}
+        self._adopted: _Recent[int, Bundle] = _Recent()
         self._watchers: dict[str, list[Watcher]] = {}
         self.closing = False
 
@@ -177,19 +198,14 @@ class Hall:
         return load(resolve(name, base=base))
 
     def program(self, bundle: Bundle, tools: Sequence[Tool] = ()) -> Program:
-        """Return *bundle* made ready to run; runs of one definition share it."""
-        key = (id(bundle), tuple(id(tool) for tool in tools))
-        known = self._known.get(key)
-        if known is not None:
-            return known[1]
-        made = Program(bundle, tools)
-        program = self._programs.setdefault(made.digest, made)
-        self._known[key] = (bundle, program)
-        return program
+        """Return *bundle* made ready to run; runs of one bundle with the same tools share it."""
+        key = (id(bundle), *map(id, tools))
+        # What the key names is kept with the program: while that lives, its ids name nothing else.
+        return self._ready.get(key, lambda: ((bundle, tools), Program(bundle, tools)))[1]
 
     def adopt(self, blueprint: Blueprint) -> Bundle:
-        """Return *blueprint*, built in Python, with its workers."""
-        return bundle_of(blueprint, self._load)
+        """Return *blueprint*, built in Python, with its workers; the same object is made ready once."""
+        return self._adopted.get(id(blueprint), lambda: bundle_of(blueprint, self._load))
 
     def defined(self, digest: str, tools: Sequence[Tool] = ()) -> Program:
         """Return what the journal holds under *digest*, made ready to run.
@@ -197,18 +213,17 @@ class Hall:
         Raises:
             DefinitionMissing: It is not there, or needs functions that were not given again.
         """
-        program = self._programs.get(digest)
-        if program is not None:
-            return program
+        key = (digest, *map(id, tools))
+        return self._ready.get(key, lambda: (tools, self._recorded(digest, tools)))[1]
+
+    def _recorded(self, digest: str, tools: Sequence[Tool]) -> Program:
         bundle, given = read_definition(self.journal.definition(digest))
         at_hand = {tool.name: tool for tool in tools}
         missing = [str(tool["name"]) for tool in given if tool["name"] not in at_hand]
         if missing:
             listed = ", ".join(f"`{name}`" for name in missing)
             raise DefinitionMissing(f"this run has the functions {listed} as tools; give them again with `tools=[…]`")
-        program = Program(bundle, [at_hand[str(tool["name"])] for tool in given])
-        self._programs[digest] = program
-        return program
+        return Program(bundle, [at_hand[str(tool["name"])] for tool in given])
 
     # --- births
 
@@ -227,8 +242,9 @@ class Hall:
         state = await give_birth(self, birth, announce)
         await self._house(birth.run_id, state, None)
 
-    async def take_up(self, run_id: str, resumed_by: str | None) -> None:
-        """Let a run of the journal live here again."""
+    async def take_up(self, run_id: str, program: Program, resumed_by: str | None) -> None:
+        """Let a run of the journal live here again, made of *program*."""
+        self._made_of[run_id] = program
         await self._house(run_id, None, resumed_by)
 
     async def _house(self, run_id: str, fresh: RunState | None, resumed_by: str | None) -> None:
@@ -260,15 +276,19 @@ class Hall:
         if first is None:
             raise DefinitionMissing(f"the journal holds no event of run {run_id}")
         assert isinstance(first.payload, RunSpawned)  # the first event of every run
-        state = RunState(run_id, self.defined(first.payload.definition))
+        state = RunState(run_id, self._made_of.get(run_id) or self._looked_at(first.payload.definition))
         state.apply(first)
         for event in events:
             state.apply(event)
         return state
 
+    def _looked_at(self, digest: str) -> Program:
+        return self._ready.get((digest,), lambda: (None, recorded(self.journal.definition(digest))))[1]
+
     def arrived(self, live: Live, wake: Callable[[], None]) -> None:
         """Take note of a life of a run."""
         self.live[live.run_id] = live
+        self._made_of[live.run_id] = live.state.program
         self._wakes[live.run_id] = wake
         self.standing(live.run_id).paused = live.state.paused
 
@@ -277,6 +297,8 @@ class Hall:
         if self.live.get(live.run_id) is live:
             del self.live[live.run_id]
             del self._wakes[live.run_id]
+            if live.state.ended is not None:
+                del self._made_of[live.run_id]
         if crash is not None:
             self._crashes[live.run_id] = crash
 

@@ -23,8 +23,6 @@ from shoal.blueprints import (
     GlobSeed,
     LiteralSeed,
     Region,
-    ScriptSeed,
-    Seed,
     ToolsSeed,
 )
 from shoal.errors import NotBuiltYet, SpawnRefused
@@ -107,27 +105,29 @@ async def resolve_seeds(regions: Sequence[Region], sources: Sources) -> tuple[Re
                 _contained(region, path, sources)
         elif isinstance(region.seed, GlobSeed):
             _contained(region, region.seed.pattern, sources)
-    made: dict[str, Resolved] = {}
+    made = {region.name: _at_hand(region, sources) for region in seeded}
+    wanting = [region for region in seeded if made[region.name] is None]
 
-    async def one(region: Region, seed: Seed) -> None:
-        made[region.name] = await _resolve(region, seed, sources)
+    async def fetch(region: Region) -> None:
+        made[region.name] = await _fetch(region, sources)
 
-    try:
-        async with anyio.create_task_group() as tasks:
-            for region in seeded:
-                if region.seed is not None:
-                    tasks.start_soon(one, region, region.seed)
-    except ExceptionGroup as group:
-        # One refusal is enough to say; which of several comes first is the layout's order, not the scheduler's.
-        refused, others = group.split((SpawnRefused, NotBuiltYet))
-        if others is not None or refused is None:
-            raise
-        raise refused.exceptions[0] from None
-    return tuple(made[region.name] for region in seeded)
+    if wanting:
+        try:
+            async with anyio.create_task_group() as tasks:
+                for region in wanting:
+                    tasks.start_soon(fetch, region)
+        except ExceptionGroup as group:
+            # One refusal is enough to say; which of several comes first is the layout's order, not the scheduler's.
+            refused, others = group.split((SpawnRefused, NotBuiltYet))
+            if others is not None or refused is None:
+                raise
+            raise refused.exceptions[0] from None
+    return tuple(resolved for resolved in made.values() if resolved is not None)
 
 
-async def _resolve(region: Region, seed: Seed, sources: Sources) -> Resolved:
-    match seed:
+def _at_hand(region: Region, sources: Sources) -> Resolved | None:
+    """Return what a seed gives that has to be fetched from nowhere; `None` for one that has."""
+    match region.seed:
         case CallerSeed(name):
             value = sources.caller.get(name)
             blocks = () if value is None else (SeedBlock("", value, estimate_text(value)),)
@@ -135,6 +135,13 @@ async def _resolve(region: Region, seed: Seed, sources: Sources) -> Resolved:
         case LiteralSeed(text):
             value = Text.of(text)
             return Resolved(region.name, "literal", (SeedBlock("", value, estimate_text(value)),))
+        case _:
+            return None
+
+
+async def _fetch(region: Region, sources: Sources) -> Resolved:
+    seed = region.seed
+    match seed:
         case FilesSeed(paths):
             return await _files(region, "files", paths, sources)
         case GlobSeed(pattern):
@@ -142,7 +149,7 @@ async def _resolve(region: Region, seed: Seed, sources: Sources) -> Resolved:
             return await _files(region, "glob", matches, sources)
         case ToolsSeed():
             return await _tools(region, seed, sources)
-        case CommandSeed() | ScriptSeed():
+        case _:
             form = "command" if isinstance(seed, CommandSeed) else "script"
             raise NotBuiltYet(
                 f"region {region.name!r} is seeded by a {form}, which this version does not run; "

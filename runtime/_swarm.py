@@ -28,6 +28,7 @@ from shoal.runtime._handle import Outcome, Run
 from shoal.runtime._lanes import sheltered
 from shoal.runtime._ledger import Ledger, ledger_of
 from shoal.runtime._limits import Limits
+from shoal.runtime._program import Program
 from shoal.runtime._spawn import Birth
 from shoal.runtime._state import RunState
 from shoal.runtime._trees import HALL, Started
@@ -303,13 +304,14 @@ class Swarm:
         given = [as_tool(tool) for tool in tools]
         asleep = [each for each in open_rows if each.run_id not in hall.live]
         self._claim([each.run_id for each in asleep])
+        programs: dict[str, Program] = {}
         # Every definition is read first: what is missing refuses the whole tree before any of it moves.
         for each in asleep:
             spawned = next(self.journal.read(each.run_id)).payload
-            hall.defined(str(getattr(spawned, "definition", "")), given)
+            programs[each.run_id] = hall.defined(str(getattr(spawned, "definition", "")), given)
         # Children first: a parent that waits for one finds it at home.
         for each in reversed(asleep):
-            await hall.take_up(each.run_id, "restart")
+            await hall.take_up(each.run_id, programs[each.run_id], "restart")
         for each in open_rows:
             if each.status == "paused" and each.run_id in hall.live:
                 await self.resume(each.run_id)

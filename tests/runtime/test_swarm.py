@@ -21,8 +21,8 @@ from shoal.errors import (
     RunNotFound,
     SpawnRefused,
 )
-from shoal.providers import RetryPolicy, TextDelta
-from shoal.runtime import agent, checked
+from shoal.providers import RetryPolicy, Text, TextDelta, ToolCall
+from shoal.runtime import FunctionTool, agent, checked, tool
 from shoal.testing import Say, ScriptedProvider
 
 pytestmark = pytest.mark.anyio
@@ -76,6 +76,24 @@ async def test_a_tool_that_nobody_has_is_refused():
     async with swarm_of(scripted()) as swarm:
         with pytest.raises(SpawnRefused, match="lists `fly`, which nobody has"):
             await swarm.spawn(blueprint(stage(available_tools=("fly",))), task="x")
+
+
+async def test_functions_that_look_the_same_are_kept_apart_by_run():
+    def teller(word: str) -> FunctionTool[[], str]:
+        @tool(reads=True)
+        async def tell() -> str:
+            """Tell the word."""
+            return word
+
+        return tell
+
+    ask = ToolCall("c", "tell", Text.of("{}"))
+    async with swarm_of(scripted(ask, Say("done"), ask, Say("done"))) as swarm:
+        for word in ("first", "second"):
+            run = await swarm.spawn(PLAIN, task="x", tools=[teller(word)])
+            await run.result()
+            told = payloads(events_of(swarm, run), "tool_call_completed")
+            assert [str(payload.text) for payload in told] == [word]
 
 
 async def test_a_working_directory_that_is_not_there_is_refused():
