@@ -92,7 +92,7 @@ async def test_functions_that_look_the_same_are_kept_apart_by_run():
         for word in ("first", "second"):
             run = await swarm.spawn(PLAIN, task="x", tools=[teller(word)])
             await run.result()
-            told = payloads(events_of(swarm, run), "tool_call_completed")
+            told = payloads(events_of(swarm, run), "ToolCallCompleted")
             assert [str(payload.text) for payload in told] == [word]
 
 
