@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Literal, TypeAlias, final
 
-Why: TypeAlias = Literal["outside", "missing", "directory", "special", "unreadable", "loop", "name"]
+Why: TypeAlias = Literal["outside", "missing", "directory", "file", "special", "unreadable", "loop", "name"]
 
 
 @final
@@ -65,9 +65,11 @@ def _where(descriptor: int, real: Path) -> Path:
         import fcntl  # noqa: PLC0415 - not on every system
 
         return Path(os.fsdecode(fcntl.fcntl(descriptor, 50, b"\0" * 1024).rstrip(b"\0")))  # F_GETPATH
-    link = Path(f"/proc/self/fd/{descriptor}")
-    # Without /proc nothing can be asked; then the path is resolved again, with the file already open.
-    return Path(os.readlink(link)) if link.exists() else real.resolve()  # noqa: PTH115 - pathlib would resolve a renamed name
+    try:
+        return Path(os.readlink(f"/proc/self/fd/{descriptor}"))  # noqa: PTH115 - no detour through a `Path`
+    except FileNotFoundError:
+        # Without /proc nothing can be asked; then the path is resolved again, with the file already open.
+        return real.resolve()
 
 
 def _right_kind(descriptor: int, path: str, *, directory: bool) -> None:
@@ -84,9 +86,10 @@ def _refusal(path: str, exc: Exception, *, directory: bool) -> PathRefused:
     match number:
         case errno.ENOENT:
             return PathRefused("missing", f"{path!r} does not exist")
+        case errno.ENOTDIR if directory:
+            return PathRefused("file", f"{path!r} is not a folder")
         case errno.ENOTDIR:
-            why = f"{path!r} is not a folder" if directory else f"{path!r} does not exist: a part of it is a file"
-            return PathRefused("missing", why)
+            return PathRefused("missing", f"{path!r} does not exist: a part of it is a file")
         case errno.EACCES | errno.EPERM:
             return PathRefused("unreadable", f"{path!r} cannot be read: permission denied")
         case errno.ELOOP:
@@ -95,6 +98,9 @@ def _refusal(path: str, exc: Exception, *, directory: bool) -> PathRefused:
             return PathRefused("special", f"{path!r} is a device, pipe or socket, not a file")
         case errno.ENAMETOOLONG:
             return PathRefused("name", f"{path[:60]!r}… is longer than a path can be")
+        case None if isinstance(exc, UnicodeEncodeError):
+            return PathRefused("name", f"{path!r} is no path: it holds half a character")
+        case None:
+            return PathRefused("loop", f"{path!r} is a loop of links")
         case _:
-            reason = exc.strerror if isinstance(exc, OSError) else str(exc)
-            return PathRefused("loop" if number is None else "unreadable", f"{path!r} cannot be opened: {reason}")
+            return PathRefused("unreadable", f"{path!r} cannot be opened: {os.strerror(number)}")
