@@ -46,7 +46,7 @@ def open_inside(root: Path, path: str, *, directory: bool = False) -> int:
     except (OSError, RuntimeError, UnicodeEncodeError) as exc:
         raise _refusal(path, exc, directory=directory) from exc
     try:
-        _inside(root, _where(descriptor, real), path)
+        _inside(root, location(descriptor, real), path)
         _right_kind(descriptor, path, directory=directory)
     except BaseException:
         os.close(descriptor)
@@ -59,8 +59,8 @@ def _inside(root: Path, real: Path, path: str) -> None:
         raise PathRefused("outside", f"{path!r} leads outside the folder {root.name!r}; name a path inside it")
 
 
-def _where(descriptor: int, real: Path) -> Path:
-    """Return where *descriptor* is, by the system's own word."""
+def location(descriptor: int, opened: Path) -> Path:
+    """Return where *descriptor* is by the system's own word; *opened* is the path by which it was opened."""
     if sys.platform == "darwin":  # pragma: no cover - checked on macOS
         import fcntl  # noqa: PLC0415 - not on every system
 
@@ -69,7 +69,7 @@ def _where(descriptor: int, real: Path) -> Path:
         return Path(os.readlink(f"/proc/self/fd/{descriptor}"))  # noqa: PTH115 - no detour through a `Path`
     except FileNotFoundError:
         # Without /proc nothing can be asked; then the path is resolved again, with the file already open.
-        return real.resolve()
+        return opened.resolve()
 
 
 def _right_kind(descriptor: int, path: str, *, directory: bool) -> None:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, final
 
 import anyio.to_thread
 import msgspec
-import pathspec
 
 from shoal.providers import Text
 from shoal.runtime._paths import PathRefused, open_inside
+from shoal.runtime.tools._listing import Listing, list_folder, shown_name
 from shoal.runtime.tools._tool import Effects, Tool, ToolContext, ToolResult
 
 _READS = Effects(reads=True)
 _MOST_REPLACED = 0.1
-"""Above this share of characters that are not UTF-8 a file counts as binary."""
+_FEW_REPLACED = 8
+"""With more characters than this, and more than this share of them, that are not UTF-8 a page counts as no text."""
+_SMALLEST_PAGE = 4
+"""Bytes of the longest character: a page of fewer could be empty, and never end."""
 
 
 # --- reading
@@ -42,18 +43,19 @@ def read_page(root: Path, path: str, offset: int, most_bytes: int) -> Page:
         PathRefused: It cannot be opened, or is binary.
     """
     descriptor = open_inside(root, path)
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+    with os.fdopen(descriptor, "rb") as file:
         size = os.fstat(descriptor).st_size
-        file.seek(offset)
-        data = file.read(most_bytes + 1)
-    more = len(data) > most_bytes
-    data = data[:most_bytes]
+        file.seek(min(offset, size))
+        data = file.read(max(most_bytes, _SMALLEST_PAGE) + 1)
+    more = len(data) > max(most_bytes, _SMALLEST_PAGE)
     if more:
-        data = data[: _page_end(data)]
+        data = data[: _page_end(data[:-1])]
     text = data.decode("utf-8", "replace")
     replaced = text.count("\N{REPLACEMENT CHARACTER}") - data.count("\N{REPLACEMENT CHARACTER}".encode())
-    if b"\0" in data or replaced > _MOST_REPLACED * len(text):
+    if b"\0" in data:
         raise PathRefused("special", f"{path!r} is binary ({size:,} bytes), not text")
+    if replaced > max(_FEW_REPLACED, _MOST_REPLACED * len(text)):
+        raise PathRefused("special", f"{path!r} is not UTF-8 text ({size:,} bytes)")
     return Page(text, offset + len(data) if more else None, size, replaced)
 
 
@@ -62,11 +64,12 @@ def _page_end(data: bytes) -> int:
     line = data.rfind(b"\n") + 1
     if line > len(data) // 2:
         return line
-    end = len(data)
-    # Step back over a character that was cut: continuation bytes, then its first byte.
-    while end > len(data) - 4 and data[end - 1] & 0xC0 == 0x80:
-        end -= 1
-    return end - 1 if data[end - 1] >= 0xC0 else len(data)
+    for back in range(1, _SMALLEST_PAGE):
+        first = data[-back]
+        if first & 0xC0 != 0x80:  # the first byte of the last character, which says how long that is
+            length = 1 if first < 0xC0 else 2 if first < 0xE0 else 3 if first < 0xF0 else 4
+            return len(data) - back if length > back else len(data)
+    return len(data)
 
 
 async def _read_file(context: ToolContext, args: Mapping[str, Any]) -> ToolResult:
@@ -76,17 +79,17 @@ async def _read_file(context: ToolContext, args: Mapping[str, Any]) -> ToolResul
         page = await anyio.to_thread.run_sync(read_page, context.workdir, path, offset, most, limiter=context.threads)
     except PathRefused as refused:
         return ToolResult.error(_advice(context, path, refused))
-    return ToolResult(Text.of(page.text or _nothing(page, offset)), _note(page, offset, args))
+    return ToolResult(Text.of(page.text or _nothing(page, offset)), _note(page, offset))
 
 
 def _nothing(page: Page, offset: int) -> str:
     return "(the file is empty)" if not page.size else f"(nothing at offset {offset}: the file has {page.size} bytes)"
 
 
-def _note(page: Page, offset: int, args: Mapping[str, Any]) -> str:
+def _note(page: Page, offset: int) -> str:
     notes: list[str] = []
     if page.replaced:
-        notes.append(f"[{page.replaced} characters are not UTF-8 and were replaced]")
+        notes.append(f"[characters that are not UTF-8 and were replaced: {page.replaced}]")
     if page.next_offset is not None:
         notes.append(f"[bytes {offset} to {page.next_offset} of {page.size}]")
         notes.append(f"[continue with offset={page.next_offset}]")
@@ -98,120 +101,39 @@ def _advice(context: ToolContext, path: str, refused: PathRefused) -> str:
         return f'{path!r} is a region, not a file: its text stands in this prompt under "## {path}"'
     if refused.why == "directory":
         return f"{refused}; list it with `list_dir`"
+    if refused.why == "file":
+        return f"{refused}; read it with `read_file`"
     return str(refused)
 
 
 async def _read_files(context: ToolContext, args: Mapping[str, Any]) -> ToolResult:
+    """Read each file under its path; one that cannot be read says so there, and fails the call if none can."""
     texts: list[str] = []
     notes: list[str] = []
-    left = context.read_bytes
+    left: int = context.read_bytes
     offset = int(args.get("offset", 0))
-    for path in args["paths"]:
+    any_read = False
+    for path in map(str, args["paths"]):
+        name = shown_name(path) or path
         if left <= 0:
-            notes.append(f"[{path}: not read, the cap of {context.read_bytes:,} bytes is reached]")
+            notes.append(f"[{name}: not read, the cap of {context.read_bytes:,} bytes is reached]")
             continue
         try:
-            page = await anyio.to_thread.run_sync(
+            page: Page = await anyio.to_thread.run_sync(
                 read_page, context.workdir, path, offset, left, limiter=context.threads
             )
         except PathRefused as refused:
-            texts.append(f"--- {path} ---\n[error] {_advice(context, path, refused)}")
+            texts.append(f"--- {name} ---\n[error] {_advice(context, path, refused)}")
             continue
+        any_read = True
         left -= len(page.text.encode())
-        texts.append(f"--- {path} ---\n{page.text or _nothing(page, offset)}")
-        note = _note(page, offset, args)
-        notes.extend(f"[{path}] {line}" for line in note.splitlines())
-    return ToolResult.of("\n\n".join(texts), note="\n".join(notes))
+        texts.append(f"--- {name} ---\n{page.text or _nothing(page, offset)}")
+        note = _note(page, offset)
+        notes.extend(f"[{name}] {line}" for line in note.splitlines())
+    return ToolResult(Text.of("\n\n".join(texts)), "\n".join(notes), is_error=not any_read)
 
 
 # --- listing
-
-
-_PLAIN = re.compile(r"^[^\x00-\x1f\x7f\"\\][^\x00-\x1f\x7f\\]*$")
-
-
-def shown_name(name: str) -> str | None:
-    """Return *name* as a listing shows it, quoted as JSON where it has control characters; `None` if it is no text."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return None
-    return name if _PLAIN.match(name) else json.dumps(name, ensure_ascii=False)
-
-
-@final
-class Listing(msgspec.Struct, frozen=True, gc=False):
-    """What a folder holds: names in sorted order, how many were left out for the cap, and how many are no text."""
-
-    names: tuple[str, ...]
-    left_out: int = 0
-    not_text: int = 0
-
-
-def list_folder(root: Path, path: str, *, recursive: bool, most: int, hidden: Path | None) -> Listing:
-    """List *path*. Recursively, only files are listed, and hidden and ignored ones are left out.
-
-    Raises:
-        PathRefused: It cannot be opened, or is no folder.
-    """
-    descriptor = open_inside(root, path, directory=True)
-    try:
-        if recursive:
-            found = sorted(_files_below(root, path, descriptor, hidden))
-        else:
-            with os.scandir(descriptor) as entries:
-                found = sorted(
-                    f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name for entry in entries
-                )
-    finally:
-        os.close(descriptor)
-    shown = [name for name in map(shown_name, found) if name is not None]
-    return Listing(tuple(shown[:most]), max(0, len(shown) - most), len(found) - len(shown))
-
-
-def _files_below(root: Path, path: str, descriptor: int, hidden: Path | None) -> Iterator[str]:
-    top = (root / path).resolve()
-    base = Path(path)
-    rules: dict[Path, pathspec.GitIgnoreSpec] = {}
-    # By descriptor: a folder that is swapped for a link while we walk is not followed.
-    for folder, folders, files, handle in os.fwalk(".", dir_fd=descriptor, follow_symlinks=False):
-        here = (top / folder).resolve()
-        if ".gitignore" in files:
-            rules[here] = _ignore_rules(handle)
-        folders[:] = sorted(
-            name
-            for name in folders
-            if not name.startswith(".") and here / name != hidden and not _ignored(rules, here, name + "/")
-        )
-        for name in files:
-            if name.startswith(".") or _ignored(rules, here, name):
-                continue
-            if not (here / name).is_symlink() or _links_inside(root, here / name):
-                yield (base / folder / name).as_posix()
-
-
-def _ignore_rules(folder: int) -> pathspec.GitIgnoreSpec:
-    handle = os.open(".gitignore", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-    with open(handle, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
-        return pathspec.GitIgnoreSpec.from_lines(file.read(1 << 20).decode("utf-8", "replace").splitlines())
-
-
-def _ignored(rules: Mapping[Path, pathspec.GitIgnoreSpec], folder: Path, name: str) -> bool:
-    """Say whether the nearest rule that has an opinion of *folder*/*name* ignores it."""
-    for place in (folder, *folder.parents):
-        spec = rules.get(place)
-        if spec is not None:
-            verdict = spec.check_file(
-                (folder / name).relative_to(place).as_posix() + ("/" if name.endswith("/") else "")
-            ).include
-            if verdict is not None:
-                return verdict
-    return False
-
-
-def _links_inside(root: Path, link: Path) -> bool:
-    real = Path(os.path.realpath(link))
-    return root in real.parents and real.is_file()
 
 
 async def _list_dir(context: ToolContext, args: Mapping[str, Any]) -> ToolResult:
@@ -232,6 +154,8 @@ async def _list_dir(context: ToolContext, args: Mapping[str, Any]) -> ToolResult
         notes.append(f"[{found.left_out} more are left out; list a folder below]")
     if found.not_text:
         notes.append(f"[{found.not_text} names are not UTF-8 and cannot be given to a tool]")
+    if found.unreadable:
+        notes.append(f"[{found.unreadable} folders cannot be read]")
     # A blank line ends the names: what reads the listing line by line stops there.
     if not found.names:
         notes.append("[there are no files]" if recursive else "[the folder is empty]")
