@@ -118,14 +118,16 @@ def through(provider: TracerProvider, *, capture_content: bool = False, history:
 
 
 def resource_of(service_name: str | None) -> Resource:
-    """Return what our spans come from: the name, and what `OTEL_RESOURCE_ATTRIBUTES` says."""
-    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - see above
+    """Return what our spans come from: a name, and what `OTEL_RESOURCE_ATTRIBUTES` says.
 
-    if service_name is not None:
-        return Resource.create({"service.name": service_name})
-    found = Resource.create()
-    named = not str(found.attributes.get("service.name", "")).startswith("unknown_service")
-    return found if named else found.merge(Resource({"service.name": SERVICE}))
+    It says nothing that differs from process to process: a receiver that gets a span twice, live and from a file or
+    from two processes that ran one run, can tell that it is the same.
+    """
+    from opentelemetry.sdk.resources import OTELResourceDetector, Resource  # noqa: PLC0415 - see above
+
+    found = OTELResourceDetector().detect()
+    name = service_name or found.attributes.get("service.name") or SERVICE
+    return found.merge(Resource({"service.name": name}))
 
 
 def captures_content() -> bool:

@@ -107,7 +107,7 @@ class Inferences:
             span.note(self._place.now_ns, names.E_RETRY, said)
 
     def fail(self, payload: InferenceFailed) -> None:
-        """End a request that came to nothing; one that was never sent gets a span of no length."""
+        """End a request that came to nothing; one that was never sent gets a span of almost no length."""
         place = self._place
         span, _ = self._open.pop(payload.started, (None, None))
         if span is None:

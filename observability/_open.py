@@ -104,6 +104,12 @@ class Open:
             attributes[names.DROPPED_EVENTS] = self.dropped
         status: StatusCode = "error" if error else "unset" if outcome == UNFINISHED else "ok"
         tree = place.tree
+        end_ns = self.end_ns or place.now_ns
+        # Each span lasts: Jaeger takes one of no length for a fault of the clock.
+        if outcome == UNFINISHED:
+            end_ns = place.now_ns + 1
+        elif end_ns <= self.start_ns:
+            place.now_ns = end_ns = self.start_ns + 1
         return Span(
             self.name,
             tree.trace_id,
@@ -111,7 +117,7 @@ class Open:
             self.parent_id,
             self.kind,
             self.start_ns,
-            self.end_ns or place.now_ns,
+            end_ns,
             status,
             attributes,
             (*self.events, *tables),
@@ -135,6 +141,7 @@ class Place:
         run_id: The run.
         tree: The tree it belongs to.
         at: When it began, unix seconds.
+        after_ns: Unix nanoseconds before which nothing of it happened: when its parent announced it.
         content: Prompts and outputs go into spans.
     """
 
@@ -143,12 +150,12 @@ class Place:
     run: Open
     """The run's own span; opened first."""
 
-    def __init__(self, run_id: str, tree: Tree, at: float, *, content: bool) -> None:
+    def __init__(self, run_id: str, tree: Tree, at: float, *, after_ns: int, content: bool) -> None:
         self.run_id = run_id
         self.tree = tree
         self.content = content
         self.seq = 0
-        self.now_ns = 0
+        self.now_ns = after_ns
         self.at(1, at)
         self.stage: Open | None = None
         self.stage_name = ""
@@ -159,10 +166,10 @@ class Place:
         self.done: list[Span] = []
 
     def at(self, seq: int, at: float) -> None:
-        """Take note that event *seq* happened at *at* (unix seconds); time never goes back within a run."""
+        """Take note that event *seq* happened at *at* (unix seconds); within a run time always goes on."""
         self.seq = seq
         # As the journal keeps it: the microsecond, so that live spans and exported ones are the same.
-        self.now_ns = max(self.now_ns, round(at * 1e6) * 1000)
+        self.now_ns = max(self.now_ns + 1, round(at * 1e6) * 1000)
 
     def open(
         self, name: str, parent_id: str | None, attributes: dict[str, Value] | None = None, kind: Kind = "internal"

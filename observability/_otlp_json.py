@@ -16,7 +16,6 @@ from shoal.observability._spans import Link, Span, SpanEvent, Value
 
 _KINDS = {"internal": 1, "client": 3}
 _STATUSES = {"unset": 0, "ok": 1, "error": 2}
-_SAMPLED = 1
 _KNOWS_REMOTE = 0x100
 _IS_REMOTE = 0x200
 
@@ -38,7 +37,8 @@ def _span(span: Span) -> dict[str, Any]:
     made: dict[str, Any] = {"traceId": span.trace_id, "spanId": span.span_id}
     if span.parent_id is not None:
         made["parentSpanId"] = span.parent_id
-    made["flags"] = _flags(span)
+    # As the SDK's exporter has them: a receiver that gets a span live and from a file can tell that it is the same.
+    made["flags"] = _KNOWS_REMOTE | (_IS_REMOTE if span.remote_parent else 0)
     made["name"] = span.name
     made["kind"] = _KINDS[span.kind]
     made["startTimeUnixNano"] = str(span.start_ns)
@@ -50,11 +50,6 @@ def _span(span: Span) -> dict[str, Any]:
         made["links"] = [_link(span, link) for link in span.links]
     made["status"] = _status(span)
     return made
-
-
-def _flags(span: Span) -> int:
-    remote = _KNOWS_REMOTE | (_IS_REMOTE if span.remote_parent else 0)
-    return remote | (_SAMPLED if span.sampled else 0)
 
 
 def _status(span: Span) -> dict[str, Any]:

@@ -59,11 +59,19 @@ _MOST_FLAGS = 32
 
 @final
 class Birth(msgspec.Struct, frozen=True, gc=False):
-    """Where a run's span hangs: its tree, its parent's span (`None` for a root), and the span it points to."""
+    """Where a run's span hangs.
+
+    Args:
+        tree: Its tree.
+        parent_id: Its parent's span; `None` for a root.
+        link: The span it points to; `None` for none.
+        at_ns: When its parent announced it, unix nanoseconds.
+    """
 
     tree: Tree
     parent_id: str | None = None
     link: Link | None = None
+    at_ns: int = 0
 
 
 @final
@@ -78,7 +86,7 @@ class RunTrace:
     """
 
     def __init__(self, event: Event, spawned: RunSpawned, birth: Birth, *, content: bool) -> None:
-        self.place = place = Place(event.run_id, birth.tree, event.at, content=content)
+        self.place = place = Place(event.run_id, birth.tree, event.at, after_ns=birth.at_ns, content=content)
         place.run = place.open(names.agent_span(spawned.name), birth.parent_id, _of_run(event.run_id, spawned))
         if birth.link is not None:
             place.run.links.append(birth.link)
@@ -182,7 +190,7 @@ class RunTrace:
         span = place.open(names.spawn_span(payload.name), above.span_id, attributes)
         # A parent outlives its children: one that nobody waits for hangs below the run and points to its spawn.
         link = None if payload.waited else Link(span.span_id, "spawned_by")
-        self.births[payload.child] = Birth(place.tree, above.span_id, link)
+        self.births[payload.child] = Birth(place.tree, above.span_id, link, place.now_ns)
         place.close(span, "complete")
 
     def on_child_ended(self, payload: ChildEnded) -> None:

@@ -59,7 +59,7 @@ class ToolCalls:
         return calls[index] if seq == source and index < len(calls) else None
 
     def complete(self, payload: ToolCallCompleted) -> None:
-        """End a call; one that the run answered itself, or that a gate stopped, gets a span of no length."""
+        """End a call; one that the run answered itself, or that a gate stopped, gets a span of almost no length."""
         place = self._place
         key = (payload.source, payload.index)
         span = self._open.pop(key, None) or self._opened(*key)

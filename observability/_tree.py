@@ -83,7 +83,7 @@ def _note(span: Span) -> str:
 
 
 def _duration(nanoseconds: int) -> str:
-    if not nanoseconds:
+    if nanoseconds < 1_000:
         return "-"
     if nanoseconds < 1_000_000:
         return f"{nanoseconds // 1_000} µs"

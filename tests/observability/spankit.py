@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import json
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
 import anyio
+from google.protobuf import json_format
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from shoal.blueprints import Blueprint, CallerSeed, FanOut, Nudge, Region, Stage
 from shoal.observability import Projection, Sink, Span
@@ -181,3 +185,16 @@ def recomputed(span: Span) -> str:
     """Return the id that *span* must have, worked out from the rule alone."""
     rule = f"{span.attributes['shoal.run_id']}:{span.attributes['shoal.seq']}:{span.name}"
     return hashlib.sha256(rule.encode()).hexdigest()[:16]
+
+
+def parsed(data: bytes) -> ExportTraceServiceRequest:
+    """Read OTLP JSON as a collector does: protobuf's JSON, but for ids, which are hex there and base64 here."""
+    document = json.loads(data)
+    for resource in document["resourceSpans"]:
+        for scope in resource["scopeSpans"]:
+            for span in scope["spans"]:
+                for holder in (span, *span.get("links", ())):
+                    for key in ("traceId", "spanId", "parentSpanId"):
+                        if key in holder:
+                            holder[key] = base64.b64encode(bytes.fromhex(holder[key])).decode()
+    return json_format.ParseDict(document, ExportTraceServiceRequest())

@@ -9,10 +9,10 @@ import threading
 import anyio
 import pytest
 from receiver import Receiver
-from spankit import LISTS, Story, blueprint
+from spankit import LISTS, Story, blueprint, parsed
 
 from shoal.blueprints import Nudge, Stage
-from shoal.observability import Telemetry, otlp, trace_of
+from shoal.observability import Telemetry, export_trace, otlp, trace_of
 from shoal.runtime import MemoryJournal, Swarm
 from shoal.testing import ScriptedProvider, call
 
@@ -37,6 +37,17 @@ async def test_a_live_run_arrives_as_the_journal_gives_it(receiver: Receiver):
     sent = {(span.span_id.hex(), span.parent_span_id.hex(), span.name) for span in receiver.spans}
     assert sent == {(span.span_id, span.parent_id or "", span.name) for span in trace_of(journal, run_id)}
     assert receiver.services == {"newsroom"}
+
+
+async def test_what_arrives_live_is_byte_for_byte_what_a_file_of_the_journal_holds(receiver: Receiver):
+    telemetry = otlp(receiver.url)
+    journal, run_id = await a_run(telemetry)
+    await telemetry.aclose()
+    [from_file] = parsed(export_trace(journal, run_id)).resource_spans
+    live = {span.span_id: span.SerializeToString(deterministic=True) for span in receiver.spans}
+    filed = {span.span_id: span.SerializeToString(deterministic=True) for span in from_file.scope_spans[0].spans}
+    assert live == filed
+    assert receiver.requests[0].resource_spans[0].resource == from_file.resource
 
 
 async def test_a_burst_of_thousands_arrives_whole_and_none_is_lost_on_closing(receiver: Receiver):
