@@ -119,4 +119,3 @@ class Desk:
     def _nudge(self) -> None:
         if self._wake is not None:
             self._wake.set()
-            self._wake = None

@@ -70,6 +70,24 @@ async def test_on_stop_of_a_crashed_actor_has_shutdown_s_as_well():
         assert event.at - witness.seen("started")[0].at == pytest.approx(3.0, abs=0.01)
 
 
+async def test_a_stop_during_on_stop_gives_it_no_more_time():
+    witness = Witness()
+    async with running(one(lambda: Adder(slow_stop_s=100.0), shutdown_s=5.0), observer=witness) as tree:
+        before = anyio.current_time()
+        await tree.ref("one").send(Crash("boom"))
+        await anyio.sleep(3)
+        await tree.terminate_child("one")
+        assert anyio.current_time() - before == pytest.approx(5.0, abs=0.2)
+
+
+async def test_an_asker_is_told_of_the_crash_before_on_stop_has_ended():
+    async with running(one(lambda: Adder(slow_stop_s=3.0))) as tree:
+        before = anyio.current_time()
+        with pytest.raises(MailboxClosed):
+            await tree.ref("one").ask(Crash("boom"))
+        assert anyio.current_time() - before == pytest.approx(0.0, abs=0.2)
+
+
 async def test_on_stop_of_an_actor_that_left_by_itself_is_cut_short_as_killed():
     class Slow(Actor):
         async def receive(self, message: object) -> None:
@@ -246,17 +264,17 @@ async def test_an_ask_whose_actor_was_interrupted_with_the_process_is_told():
             raise KeyboardInterrupt
 
     async def ask_in_vain(ref: Ref) -> None:
-        with anyio.CancelScope(shield=True), pytest.raises(MailboxClosed):
+        with anyio.CancelScope(shield=True), pytest.raises(MailboxClosed) as caught:
             await ref.ask("x", timeout_s=1e6)
-        told.append("told")
+        told.append(type(caught.value.__cause__))
 
-    told: list[str] = []
+    told: list[type] = []
     tree = one(Interrupted)
     before = anyio.current_time()
     with pytest.raises(KeyboardInterrupt):
         async with running(tree):
             await ask_in_vain(tree.ref("one"))
-    assert (told, anyio.current_time() - before) == (["told"], pytest.approx(0.0, abs=1.0))
+    assert (told, anyio.current_time() - before) == ([KeyboardInterrupt], pytest.approx(0.0, abs=1.0))
 
 
 # --- what it was cancelled by, what it raised

@@ -298,11 +298,15 @@ async def test_a_killed_supervisor_kills_its_children_all_at_once_and_ends_withi
 
 
 async def test_a_brutally_stopped_supervisor_takes_its_children_with_it(troupe):
+    troupe.slow = {"a": 3.0, "b": 3.0}
     inner = Supervisor("inner", children=troupe.children("ab"))
     async with running(Supervisor("app", children=[ChildSpec("x", inner, shutdown_s=0)])) as tree:
+        before = anyio.current_time()
         await tree.terminate_child("x")
-        assert sorted(troupe.take_log().split()) == ["+a", "+b", "-a", "-b"]
+        assert anyio.current_time() - before == pytest.approx(1.0, abs=0.2)
+        assert [child.state for child in inner.children()] == ["down", "down", "orphan", "orphan"]
         assert inner.status == "down"
+    assert sorted(troupe.take_log().split()) == ["+a", "+b", "-a", "-b"]
 
 
 async def test_a_supervisor_that_hangs_in_its_start_can_be_stopped():
