@@ -320,9 +320,9 @@ class Hall:
                 cost = None if cost is None or child.ended.cost is None else cost + child.ended.cost
         standing.subtree = (usage, cost)
 
-    def broke(self, live: Live, error: JournalFailed) -> None:
+    def broke(self, run_id: str, error: JournalFailed) -> None:
         """Take note that a run cannot go on because its journal cannot be written."""
-        standing = self.standing(live.run_id)
+        standing = self.standing(run_id)
         standing.broken = error
         standing.pulse()
 

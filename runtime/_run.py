@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, final
+from typing import Any, Protocol, cast, final
 
-from shoal.actors import Actor, Reason
+from shoal.actors import Actor, Ignore, Reason
 from shoal.errors import JournalFailed
 from shoal.runtime._calls import run_calls, write_results
 from shoal.runtime._edges import ask_again, end, enter_next, finish, hold, leave
@@ -65,7 +65,7 @@ class Home(Protocol):
         """Take note that a run waits, or is over."""
         ...
 
-    def broke(self, live: Live, error: JournalFailed) -> None:
+    def broke(self, run_id: str, error: JournalFailed) -> None:
         """Take note that a run cannot go on because its journal cannot be written."""
         ...
 
@@ -101,15 +101,20 @@ class RunActor(Actor):
     async def on_start(self) -> None:
         """Take up the run where its events leave it."""
         run_id, fresh = await self._begin()
-        if fresh is None:
-            # What the life before appended may still be on its way; loaded without it, two events would have one seq.
-            await self._host.journal.barrier()
-        self.live = Live(fresh or self._home.load(run_id), self._host)
+        try:
+            if fresh is None:
+                # What the life before appended may still be on its way; without it two events would have one seq.
+                await self._host.journal.barrier()
+            self.live = Live(fresh or self._home.load(run_id), self._host)
+            if fresh is None:
+                self._take_up(self.live.state, self._crash(run_id))
+            else:
+                order_title(self.live)
+        except JournalFailed as error:
+            # Another try would fail as this one did, without end.
+            self._home.broke(run_id, error)
+            raise Ignore from error
         self._home.arrived(self.live, self._wake)
-        if fresh is None:
-            self._take_up(self.live.state, self._crash(run_id))
-        else:
-            order_title(self.live)
         self._wake()
 
     def _take_up(self, state: RunState, crash: str | None) -> None:
@@ -145,8 +150,11 @@ class RunActor(Actor):
                         break
                 else:
                     await perform(live, action)
-        except JournalFailed as error:
-            self._home.broke(live, error)
+        except (JournalFailed, ExceptionGroup) as error:
+            failed = _journal_failure(error)
+            if failed is None:
+                raise
+            self._home.broke(live.run_id, failed)
             self.stop()
             return
         self._home.moved(live)
@@ -158,6 +166,15 @@ class RunActor(Actor):
         self.live.gone = True
         self._host.drop_jobs(self.live.run_id)
         self._home.left(self.live, None if reason.clean else reason.traceback())
+
+
+def _journal_failure(error: Exception) -> JournalFailed | None:
+    """Return the failure of the journal that *error* is, or that a group of errors holds; `None` for none."""
+    if isinstance(error, ExceptionGroup):
+        group = cast("ExceptionGroup[Exception]", error)
+        found = (_journal_failure(each) for each in group.exceptions)
+        return next((each for each in found if each is not None), None)
+    return error if isinstance(error, JournalFailed) else None
 
 
 async def perform(live: Live, action: Action) -> None:
