@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from shoal.runtime.tools._files import FILE_TOOLS
-from shoal.runtime.tools._gates import Verdict, judge
+from shoal.runtime.tools._gates import Verdict, compiled, judge
 from shoal.runtime.tools._permissions import Permissions
 from shoal.runtime.tools._tool import (
     Effects,
@@ -34,6 +34,7 @@ __all__ = [
     "ToolResult",
     "Verdict",
     "as_tool",
+    "compiled",
     "judge",
     "source_digest",
     "tool",

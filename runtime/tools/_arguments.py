@@ -25,7 +25,7 @@ class Arguments:
     Args:
         description: What the function does, by its docstring.
         schema: JSON schema of its arguments.
-        model: The pydantic model of its arguments.
+        model: The pydantic model of its arguments; its fields are numbered, so that a parameter may have any name.
     """
 
     description: str
@@ -33,13 +33,18 @@ class Arguments:
     model: type[pydantic.BaseModel]
 
     def parse(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return *args* as the Python values that the signature asks for."""
-        values = self.model.model_validate(args)
-        return {
-            name: getattr(values, name)
-            for name in type(values).model_fields
-            if name in args or name in values.model_fields_set
-        }
+        """Return *args* as the Python values that the signature asks for; what is left out is left to its default.
+
+        Raises:
+            ToolInvalid: A value is not what the signature asks for; all of them are listed.
+        """
+        try:
+            values = self.model.model_validate(args)
+        except pydantic.ValidationError as exc:
+            problems = (f"{'/'.join(map(str, each['loc']))}: {each['msg']}" for each in exc.errors())
+            raise ToolInvalid(f"the arguments are wrong: {'; '.join(problems)}") from exc
+        fields = self.model.model_fields.items()
+        return {str(field.alias): getattr(values, name) for name, field in fields if name in values.model_fields_set}
 
 
 def arguments_of(function: Callable[..., Any]) -> Arguments:
@@ -50,16 +55,19 @@ def arguments_of(function: Callable[..., Any]) -> Arguments:
     """
     shown = function.__qualname__
     docs = docstring_parser.parse(function.__doc__ or "")
-    said = {param.arg_name: param.description or "" for param in docs.params}
-    hints = typing.get_type_hints(function, include_extras=True)
+    said = {param.arg_name: param.description for param in docs.params if param.description}
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except (NameError, TypeError) as exc:
+        raise ToolInvalid(f"{shown!r} has an annotation that means nothing where it stands: {exc}") from exc
     fields: dict[str, Any] = {}
-    for name, parameter in inspect.signature(function).parameters.items():
+    for number, (name, parameter) in enumerate(inspect.signature(function).parameters.items()):
         if parameter.kind not in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY):
             raise ToolInvalid(f"{shown!r} takes `{parameter}`; a tool's parameters need a name each")
         if name not in hints:
             raise ToolInvalid(f"{shown!r} says no type for `{name}`; annotate it, so that a model knows what to give")
         default = ... if parameter.default is inspect.Parameter.empty else parameter.default
-        fields[name] = (hints[name], pydantic.Field(default, description=said.get(name) or None))
+        fields[f"field_{number}"] = (hints[name], pydantic.Field(default, alias=name))
     try:
         model = pydantic.create_model(
             function.__name__, __config__=pydantic.ConfigDict(extra="forbid", arbitrary_types_allowed=False), **fields
@@ -68,7 +76,9 @@ def arguments_of(function: Callable[..., Any]) -> Arguments:
     except pydantic.errors.PydanticUserError as exc:
         raise ToolInvalid(f"{shown!r} has a parameter that no JSON schema can say: {exc.message}") from exc
     schema.pop("title", None)
-    for prop in schema.get("properties", {}).values():
+    for name, prop in schema.get("properties", {}).items():
         prop.pop("title", None)
+        if name in said:
+            prop.setdefault("description", said[name])
     whole = "\n\n".join(part for part in (docs.short_description, docs.long_description) if part)
     return Arguments(whole, schema, model)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, cast, final
 
@@ -15,7 +18,8 @@ from shoal.runtime.tools._tool import Tool
 Gate: TypeAlias = Literal["visibility", "schema", "permission"]
 
 _MOST_VIOLATIONS = 10
-_validators: dict[bytes, jsonschema_rs.Validator | None] = {}
+_VIOLATION_CHARS = 300
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 @final
@@ -51,7 +55,9 @@ def judge(tools: Mapping[str, Tool], name: str, arguments: str, permission: Mapp
         offered = ", ".join(f"`{other}`" for other in sorted(tools)) or "no tool"
         return Verdict(None, gate="visibility", said=f"[unavailable] this stage has no tool {name!r}; it has {offered}")
     try:
-        parsed: object = json.loads(arguments or "{}")
+        parsed: object = _arguments.decode(arguments or "{}")
+        if "\\u" in arguments:
+            parsed = _whole(parsed)
     except (ValueError, RecursionError) as exc:
         return Verdict(tool, gate="schema", said=f"[error] the arguments of `{tool.name}` are not JSON: {exc}")
     if not isinstance(parsed, dict):
@@ -61,44 +67,56 @@ def judge(tools: Mapping[str, Tool], name: str, arguments: str, permission: Mapp
     if violations:
         listed = "\n".join(f"- {violation}" for violation in violations)
         return Verdict(tool, args, "schema", f"[error] the arguments of `{tool.name}` break its schema:\n{listed}")
-    match permission.get(tool.name, tool.permission):
-        case "deny":
-            return Verdict(tool, args, "permission", f"[denied] `{tool.name}` may not be called here")
-        case "ask":
-            return Verdict(tool, args, asks=True)
-        case "allow":
-            return Verdict(tool, args)
+    allowed = permission.get(tool.name, tool.permission)
+    if allowed == "deny":
+        return Verdict(tool, args, "permission", f"[denied] `{tool.name}` may not be called here")
+    return Verdict(tool, args, asks=allowed == "ask")
 
 
 def _violations(tool: Tool, args: Mapping[str, Any]) -> list[str]:
-    validator = _validator(tool)
+    validator, _ = compiled(tool.spec.schema)
     if validator is None or validator.is_valid(args):
         return []
-    found: list[str] = []
-    for error in validator.iter_errors(args):
-        path = "/".join(str(part) for part in error.instance_path)
-        found.append(f"{path}: {error.message}" if path else str(error.message))
-        if len(found) == _MOST_VIOLATIONS:
-            break
-    return found
+    try:
+        return [_said(error) for error in itertools.islice(validator.iter_errors(args), _MOST_VIOLATIONS)]
+    except ValueError:
+        return ["they are nested too deeply to say more"]
 
 
-def _validator(tool: Tool) -> jsonschema_rs.Validator | None:
-    """Return the compiled schema of *tool*; `None` for one that cannot be compiled, which is then not checked."""
-    key = tool.spec.schema
-    if key not in _validators:
-        try:
-            _validators[key] = jsonschema_rs.validator_for(dict(tool.schema), registry=None, retriever=_elsewhere)
-        except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError):
-            _validators[key] = None
-    return _validators[key]
+def _said(error: jsonschema_rs.ValidationError) -> str:
+    path = "/".join(str(part) for part in error.instance_path)
+    said = f"{path}: {error.message}" if path else str(error.message)
+    # A message quotes what it is about, which may be a whole file.
+    return said if len(said) <= _VIOLATION_CHARS else f"{said[:_VIOLATION_CHARS]}…"
 
 
-def checkable(tool: Tool) -> bool:
-    """Say whether the schema of *tool* can be compiled; one that cannot is a warning, and not checked."""
-    return _validator(tool) is not None
+@functools.lru_cache(maxsize=1024)
+def compiled(schema: bytes) -> tuple[jsonschema_rs.Validator | None, str]:
+    """Return the JSON *schema* compiled; `None`, and why, for one that cannot be: what it describes is not checked."""
+    try:
+        return jsonschema_rs.validator_for(json.loads(schema), registry=None, retriever=_elsewhere), ""
+    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as exc:
+        return None, str(exc).partition("\n")[0]
 
 
 def _elsewhere(uri: str) -> Any:
     """Refuse a reference to another document: a schema must not make us read one."""
     raise ValueError(f"a schema may not refer to {uri!r}; put the definition into it")
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"JSON has no number {name}")
+
+
+_arguments = json.JSONDecoder(parse_constant=_no_number)
+
+
+def _whole(value: object) -> object:
+    """Return *value* with U+FFFD for each half of a character, which JSON can say and nobody can write."""
+    if isinstance(value, str):
+        return _HALF.sub("\N{REPLACEMENT CHARACTER}", value)
+    if isinstance(value, list):
+        return [_whole(item) for item in cast("list[object]", value)]
+    if isinstance(value, dict):
+        return {_whole(key): _whole(item) for key, item in cast("dict[str, object]", value).items()}
+    return value

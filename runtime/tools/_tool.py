@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,10 +15,12 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, final, overload
 import anyio
 import msgspec
 
-from shoal.blueprints import Permission
+from shoal.blueprints import Permission, tool_name
 from shoal.errors import ToolInvalid
 from shoal.providers import Text, ToolSpec
 from shoal.runtime.context import estimate_text
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -117,6 +121,9 @@ class Tool:
         permission: What happens where nobody says anything else.
         effects: What calling it does to the world.
         source: Where a function given in code is, and the digest of its source; `None` for a built-in.
+
+    Raises:
+        ToolInvalid: No vendor takes a tool of that name.
     """
 
     name: str
@@ -130,6 +137,10 @@ class Tool:
     tokens: int = field(init=False)
 
     def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name) or tool_name(self.name) != self.name:
+            raise ToolInvalid(
+                f"{self.name!r} is no name for a tool; take up to 64 letters, digits, `_` or `-`, and no tool's alias"
+            )
         source = json.dumps(self.schema, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         object.__setattr__(self, "spec", ToolSpec(self.name, self.description, source.encode()))
         cost = estimate_text(Text.of(f"{self.name}{self.description}{source}"))
@@ -148,8 +159,7 @@ class FunctionTool(Generic[P, R]):
     def __init__(self, function: Callable[P, Awaitable[R]], tool: Tool) -> None:
         self.function = function
         self.tool = tool
-        self.__doc__ = function.__doc__
-        self.__name__ = tool.name
+        functools.update_wrapper(self, function)
 
     def __repr__(self) -> str:
         return f"<FunctionTool {self.tool.name}>"
@@ -233,8 +243,8 @@ def _function_tool(
     permission: Permission,
     effects: Effects,
 ) -> Tool:
-    shown = getattr(function, "__qualname__", repr(function))
-    if not inspect.iscoroutinefunction(function):
+    if not (inspect.isroutine(function) and inspect.iscoroutinefunction(function)):
+        shown = getattr(function, "__qualname__", repr(function))
         raise ToolInvalid(f"{shown!r} is not an async function; declare it with `async def` to make it a tool")
     # Imported here: only those who write tools in code pay for it, and then once.
     from shoal.runtime.tools._arguments import arguments_of  # noqa: PLC0415
@@ -242,10 +252,14 @@ def _function_tool(
     arguments = arguments_of(function)
 
     async def call(context: ToolContext, args: Mapping[str, Any]) -> ToolResult:
-        return as_result(await function(**arguments.parse(args)))
+        try:
+            values = arguments.parse(args)
+        except ToolInvalid as exc:
+            return ToolResult.error(str(exc))
+        return as_result(await function(**values))
 
     return Tool(
-        name or function.__name__,
+        function.__name__ if name is None else name,
         arguments.description if description is None else description,
         arguments.schema,
         call,
@@ -256,12 +270,40 @@ def _function_tool(
 
 
 def as_result(value: object) -> ToolResult:
-    """Return what a function returned as a result: text as it is, nothing as empty text, anything else as JSON."""
-    if isinstance(value, ToolResult):
-        return value
-    if value is None:
-        return ToolResult.of("")
-    return ToolResult.of(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+    """Return what a function returned as a result: text as it is, nothing as empty text, anything else as JSON.
+
+    Raises:
+        TypeError: JSON cannot say it.
+    """
+    match value:
+        case ToolResult():
+            return value
+        case Text():
+            return ToolResult(value)
+        case None:
+            return ToolResult.of("")
+        case str():
+            return ToolResult.of(value)
+        case _:
+            return ToolResult.of(_json(value))
+
+
+def _json(value: object) -> str:
+    try:
+        return msgspec.json.encode(value, enc_hook=_plain).decode()
+    except UnicodeEncodeError:  # half a character, such as in the name of a file; escaped it can be said
+        return json.dumps(msgspec.to_builtins(value, enc_hook=_plain))
+
+
+def _plain(value: object) -> object:
+    """Return a value of a pydantic model, or of a type that only pydantic knows, as plain values."""
+    import pydantic_core  # noqa: PLC0415 - only those who give tools in code pay for it
+
+    try:
+        return pydantic_core.to_jsonable_python(value)
+    except pydantic_core.PydanticSerializationError as exc:
+        kind = type(value).__name__
+        raise TypeError(f"a tool returned {kind!r}, which JSON cannot say; return text or plain values") from exc
 
 
 def source_digest(function: Callable[..., Any]) -> str:

@@ -274,6 +274,16 @@ def test_folders_that_cannot_be_read_are_counted(nobody: Path):
     assert (listing.names, listing.unreadable) == (("a",), 1)
 
 
+def test_a_folder_below_one_that_cannot_be_read_is_listed_without_its_rules(nobody: Path):
+    user = os.geteuid()
+    os.seteuid(os.getuid())
+    tree(nobody, "locked/sub/a.log")
+    ignoring(nobody, locked="*.log")
+    (nobody / "locked").chmod(0o111)
+    os.seteuid(user)
+    assert below(nobody, "locked/sub") == ["locked/sub/a.log"]
+
+
 async def test_a_listing_says_that_folders_could_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     tree(tmp_path, "a", "locked/b")
     real = os.open
