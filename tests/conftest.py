@@ -6,7 +6,8 @@ import faulthandler
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -39,3 +40,22 @@ def wall_limit(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-prompts", action="store_true", help="rewrite the files under tests/prompts")
+
+
+@pytest.fixture
+def same_prompt(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare a request with the file under `tests/prompts` that it is written to; `--update-prompts` rewrites it."""
+
+    def check(name: str, text: str) -> None:
+        path = Path(__file__).parent / "prompts" / f"{name}.txt"
+        if request.config.getoption("--update-prompts"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.exists(), f"{path} is not there; write it with `pytest --update-prompts`"
+        assert text == path.read_text(encoding="utf-8")
+
+    return check

@@ -56,13 +56,12 @@ def apply_item(state: RegionState, change: ItemChanged) -> None:
     else:
         item = state.items[change.item_id]
         tokens = item.tokens + change.tokens
-        match change.state:
-            case "done":
-                item = msgspec.structs.replace(item, state="done", tokens=tokens)
-            case "dropped":
-                item = msgspec.structs.replace(item, state="dropped", reason=said, tokens=tokens)
-            case "note":
-                item = msgspec.structs.replace(item, notes=(*item.notes, said), tokens=tokens)
+        if change.state == "done":
+            item = msgspec.structs.replace(item, state="done", tokens=tokens)
+        elif change.state == "dropped":
+            item = msgspec.structs.replace(item, state="dropped", reason=said, tokens=tokens)
+        else:
+            item = msgspec.structs.replace(item, notes=(*item.notes, said), tokens=tokens)
         state.items[change.item_id] = item
     state.recount()
 
@@ -104,4 +103,4 @@ def _seed_entry(state: RegionState, entry_id: int, seq: int, at: float, block: S
     message = Message("user", (block.text,))
     # What others wrote under the same key stays theirs, and two calls of one tool are two keys.
     key = state.free_key(block.name) if state.region.kind == "hashmap" and block.name else None
-    return Entry(entry_id, seq, "text", message, block.tokens, chars_of(message), at, key, seeded=True)
+    return Entry(entry_id, seq, "text", message, block.tokens, chars_of(message), at, key, block.name)

@@ -151,7 +151,7 @@ class SeedBlock(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One piece of what a seed gave.
 
     Args:
-        name: What it came from: a path, a tool; empty for a seed that is one text.
+        name: What it came from: a path, a tool (the second of one name is `NAME (2)`); empty for a seed of one text.
         text: The text, its heading line included.
         tokens: What it costs.
         ok: False where this piece failed and *text* is the old one.

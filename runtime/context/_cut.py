@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain, count
 from typing import final
 
 import msgspec
@@ -78,6 +79,18 @@ def fair_shares(costs: Sequence[int], room_tokens: int) -> tuple[int, ...]:
     return tuple(shares)
 
 
+def named(blocks: Iterable[SeedBlock]) -> tuple[SeedBlock, ...]:
+    """Return *blocks* with a name of its own for each, so that a refresh knows which was which."""
+    taken: set[str] = set()
+    made: list[SeedBlock] = []
+    for block in blocks:
+        names = chain((block.name,), (f"{block.name} ({number})" for number in count(2)))
+        name = next(name for name in names if name not in taken)
+        taken.add(name)
+        made.append(block if name == block.name else msgspec.structs.replace(block, name=name))
+    return tuple(made)
+
+
 def fit_blocks(blocks: Sequence[SeedBlock], room_tokens: int) -> tuple[tuple[SeedBlock, ...], tuple[str, ...]]:
     """Cut what a seed gave to *room_tokens*, with a marker; blocks for which nothing is left are dropped.
 
@@ -91,7 +104,7 @@ def fit_blocks(blocks: Sequence[SeedBlock], room_tokens: int) -> tuple[tuple[See
     fitting: list[SeedBlock] = []
     notes: list[str] = []
     left = room_tokens
-    for block in blocks:
+    for block in named(blocks):
         if not block.ok:
             continue
         kept = block

@@ -46,5 +46,5 @@ def _dump_entry(entry: Entry) -> tuple[object, ...]:
         entry.chars,
         entry.created,
         entry.key,
-        entry.seeded,
+        entry.seed,
     )

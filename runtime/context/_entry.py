@@ -26,7 +26,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, eq=False):
         chars: Its length in characters, tool arguments included.
         created: When it was written, unix seconds.
         key: Its key; `None` for an entry without one.
-        seeded: A seed put it here; a refresh replaces it.
+        seed: Name of the block of a seed that it is, which a refresh replaces; `None` where no seed put it here.
     """
 
     entry_id: int
@@ -37,7 +37,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, eq=False):
     chars: int
     created: float
     key: str | None = None
-    seeded: bool = False
+    seed: str | None = None
 
     @property
     def text(self) -> str:
@@ -57,19 +57,8 @@ class Group(msgspec.Struct, frozen=True, gc=False, eq=False):
     entries: tuple[Entry, ...]
     tokens: int
 
-    @classmethod
-    def of(cls, *entries: Entry) -> Group:
-        """Return *entries* as one group."""
-        return cls(entries, sum(entry.tokens for entry in entries))
-
     def __add__(self, entry: Entry) -> Group:
         return Group((*self.entries, entry), self.tokens + entry.tokens)
-
-    def without(self, entry_ids: Iterable[int]) -> Group | None:
-        """Return the group without those entries; `None` where nothing is left."""
-        gone = frozenset(entry_ids)
-        left = tuple(entry for entry in self.entries if entry.entry_id not in gone)
-        return Group.of(*left) if left else None
 
     @property
     def ids(self) -> tuple[int, ...]:

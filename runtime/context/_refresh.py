@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from shoal.providers import Message, Text
 from shoal.runtime.context._changes import SeedBlock, SeedRefreshed
-from shoal.runtime.context._cut import fit_blocks
+from shoal.runtime.context._cut import fit_blocks, named
 from shoal.runtime.context._entry import Draft, Entry
 from shoal.runtime.context._plan import Planned, plan_items
 from shoal.runtime.context._store import RegionState
@@ -20,33 +19,24 @@ def plan_refresh(
     """Return what changes where the seed of *state* gives *blocks* now; nothing where it gives the same bytes."""
     if state.region.kind == "checklist":
         return _new_items(state, asked, blocks)
-    old = [entry for entry in state.all_entries() if entry.seeded]
-    room = asked.limits.budget - state.charged + sum(entry.tokens for entry in old)
-    fitting, left_out = fit_blocks(_with_old(blocks, old), room)
-    if [block.text for block in fitting] == [entry.message.texts[0] for entry in old]:
+    old = {entry.seed: entry for entry in state.all_entries() if entry.seed is not None}
+    room = asked.limits.budget - state.charged + sum(entry.tokens for entry in old.values())
+    fitting, left_out = fit_blocks(tuple(_with_old(blocks, old)), room)
+    if [block.text for block in fitting] == [entry.message.texts[0] for entry in old.values()]:
         return ()
     ids = tuple(range(state.next_id, state.next_id + len(fitting)))
-    replaces = tuple(entry.entry_id for entry in old)
+    replaces = tuple(entry.entry_id for entry in old.values())
     return ((SeedRefreshed(state.region.name, form, fitting, ids, replaces, (*notes, *left_out)), None),)
 
 
-def _with_old(blocks: Sequence[SeedBlock], old: Sequence[Entry]) -> list[SeedBlock]:
-    """Return *blocks* with the old block in place of each that failed: the nth of its heading line."""
-    before: defaultdict[str, deque[Entry]] = defaultdict(deque)
-    for entry in old:
-        before[_heading(entry.message.texts[0])].append(entry)
-    made: list[SeedBlock] = []
-    for block in blocks:
-        same = before[_heading(block.text)]
-        held = same.popleft() if same else None
-        if held is not None and not block.ok:
-            block = SeedBlock(block.name, held.message.texts[0], held.tokens)  # noqa: PLW2901 - stands in its place
-        made.append(block)
-    return made
-
-
-def _heading(text: Text) -> str:
-    return str(text).partition("\n")[0]
+def _with_old(blocks: Sequence[SeedBlock], old: Mapping[str, Entry]) -> Iterator[SeedBlock]:
+    """Yield *blocks* with its own old block in place of each that failed."""
+    for block in named(blocks):
+        held = old.get(block.name)
+        if held is None or block.ok:
+            yield block
+        else:
+            yield SeedBlock(block.name, held.message.texts[0], held.tokens)
 
 
 def _new_items(state: RegionState, asked: Asked, blocks: Sequence[SeedBlock]) -> tuple[Planned, ...]:

@@ -68,9 +68,9 @@ def to_fit(state: RegionState, region: Region, limits: Limits) -> Iterator[Entri
     What has to be summarised first goes as in `temporary` here: a layout does not wait.
     """
     over = state.charged - limits.budget
-    if over > 0 and region.admission != "reject":
-        shrunk = KINDS[region.kind].shrink(state, limits, over)
-        if shrunk.order:
-            shrunk = shed(state, limits, over)
-        if shrunk.evict:
-            yield EntriesEvicted(region.name, shrunk.evict, shrunk.tokens, "layout")
+    if over <= 0 or region.admission == "reject":
+        return
+    rule = shed if region.kind == "compacting" else KINDS[region.kind].shrink
+    shrunk = rule(state, limits, over)
+    if shrunk.evict:
+        yield EntriesEvicted(region.name, shrunk.evict, shrunk.tokens, "layout")

@@ -243,22 +243,17 @@ class RegionState:
         self._grew(head, (entry,))
 
     def remove(self, entry_ids: Iterable[int]) -> int | None:
-        """Take those entries out and return the position of the first group that was touched; `None` for none."""
+        """Take the groups of those entries out and return the position of the first; `None` where there is none."""
         gone = frozenset(entry_ids)
         first: int | None = None
         position = 0
         for chunk in self.chunks:
-            kept: list[Group] = []
-            for group in chunk.groups:
-                smaller = group if gone.isdisjoint(group.ids) else group.without(gone)
-                if smaller is not group and first is None:
-                    first = position + len(kept)
-                if smaller is not None:
-                    kept.append(smaller)
-            if kept != chunk.groups:
-                chunk.groups = kept
+            hit = [index for index, group in enumerate(chunk.groups) if not gone.isdisjoint(group.ids)]
+            if hit:
+                first = position + hit[0] if first is None else first
+                chunk.groups = [group for index, group in enumerate(chunk.groups) if index not in hit]
                 chunk.count()
-            position += len(kept)
+            position += len(chunk.groups)
         if first is not None:
             self.moved += 1
             self.chunks = [chunk for chunk in self.chunks if chunk.groups]

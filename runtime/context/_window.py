@@ -223,8 +223,8 @@ class Window:
                 apply_seed(self.states[change.region], change, seq, at)
             case SeedRefreshed():
                 apply_refresh(self.states[change.region], change, seq, at)
-            case LayoutChanged():
-                pass  # a report: budgets follow from the layout, what was shed stands in its own events
+            case _:
+                pass  # `LayoutChanged` is a report: what was shed for it stands in events of its own
 
     def note_listed(self, region: str) -> None:
         """Remember that the model was shown the entries of *region* numbered: until they move, a number names one."""

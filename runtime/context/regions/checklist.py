@@ -22,13 +22,11 @@ class Checklist:
         if asked.fits(state, draft):
             return Admission()
         held, tokens, budget = asked.shown(state.charged), asked.shown(draft.tokens), state.limits.budget
-        closed = [str(item.item_id) for item in state.items.values() if item.state != "open"]
+        closed = ", ".join(str(item.item_id) for item in state.items.values() if item.state != "open")
         return refuse(
             state,
             f"is full: {held} of {budget} tokens, and this needs {tokens}",
-            f"Remove closed items with `context_delete` first: {', '.join(closed)}."
-            if closed
-            else "Close items first.",
+            f"Remove closed items with `context_delete` first: {closed or 'none is closed yet'}.",
             max(1, asked.shown(asked.after(state, draft)) - budget),
         )
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import final
 
 from shoal.runtime.context._budget import Limits
+from shoal.runtime.context._changes import EvictReason
 from shoal.runtime.context._entry import Draft, ids_of
 from shoal.runtime.context._render import Rendered, Theme, as_segments
 from shoal.runtime.context._store import RegionState
@@ -103,19 +104,15 @@ def _by_count(state: RegionState, asked: Asked) -> Admission:
     if region.max_items is None:
         return Admission()
     surplus = _entries_after(state, asked) - region.max_items
-    match region.strategy:
-        case "per_item":
-            return Admission(evict=_oldest(state, surplus, asked), reason="max_items")
-        case "bulk":
-            gone = _oldest(state, surplus, asked) if surplus > region.overflow else ()
-            return Admission(evict=gone, reason="max_items")
-        case "compact":
-            if surplus > 2 * region.compact_count:
-                return Admission(evict=_oldest(state, surplus, asked), reason="compaction_failed")
-            if surplus <= region.compact_count or asked.in_flight:
-                return Admission()
-            # Never the newest group: its calls may still be waiting for their results.
-            return Admission(order=ids_of(list(state.groups())[:-1][: region.compact_count]))
+    if region.strategy == "compact" and surplus <= 2 * region.compact_count:
+        if surplus <= region.compact_count or asked.in_flight:
+            return Admission()
+        # Never the newest group: its calls may still be waiting for their results.
+        return Admission(order=ids_of(list(state.groups())[:-1][: region.compact_count]))
+    if region.strategy == "bulk" and surplus <= region.overflow:
+        return Admission()
+    reason: EvictReason = "compaction_failed" if region.strategy == "compact" else "max_items"
+    return Admission(evict=_oldest(state, surplus, asked), reason=reason)
 
 
 def _oldest(state: RegionState, surplus: int, asked: Asked) -> tuple[int, ...]:

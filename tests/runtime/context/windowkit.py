@@ -1,0 +1,260 @@
+"""What tests of the window share: windows that keep a journal of their own, and texts of a given size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from shoal.blueprints import Blueprint, Region, Stage, StageContext
+from shoal.providers import NO_TOOLS, Message, Text, ToolCall, ToolSet
+from shoal.runtime.context import (
+    CONVERSATION,
+    Answer,
+    Change,
+    Draft,
+    Entry,
+    EntryKind,
+    EntryWritten,
+    Layout,
+    Order,
+    Origin,
+    Plan,
+    Prompt,
+    RegionState,
+    SeedBlock,
+    SeedResolved,
+    Theme,
+    Window,
+    assemble,
+    estimate,
+    estimate_text,
+    layout_of,
+    materialise,
+    names_of,
+    operate,
+)
+from shoal.runtime.events import NUMBERS, Payload, decode, encode
+
+
+def text_of(tokens: int, tag: str = "x") -> str:
+    """Return a text that is estimated at *tokens* tokens and begins with *tag*."""
+    return f"{tag} ".ljust(tokens * 4, tag[:1])[: tokens * 4]
+
+
+def layouts(*stages: Stage, regions: Sequence[Region] = (), **more: Any) -> tuple[Layout, ...]:
+    """Return what each of *stages* sees in a blueprint of *regions*."""
+    made = Blueprint("test", tuple(stages), regions=tuple(regions), **more)
+    theme = Theme(names_of(made))
+    return tuple(layout_of(made, stage, theme) for stage in made.stages)
+
+
+def stage(
+    name: str = "work", *, regions: Sequence[Region] | None = None, hide: Sequence[str] = (), **more: Any
+) -> Stage:
+    """Return a stage with a layout of its own where *regions* says so."""
+    own = None if regions is None else tuple(regions)
+    return Stage(name, context=StageContext(regions=own, hide=tuple(hide)), **more)
+
+
+class Held:
+    """A window with the events that made it, as a run would journal them.
+
+    Args:
+        regions: The blueprint's regions.
+        window_tokens: The model's window.
+        stages: The stages; it is in the first.
+    """
+
+    def __init__(self, *regions: Region, window_tokens: int = 10_000, stages: Sequence[Stage] = (stage(),)) -> None:
+        self.layouts = {layout.stage: layout for layout in layouts(*stages, regions=regions)}
+        self.window = Window(self.layouts[stages[0].name], window_tokens)
+        self.began = (self.window.layout, window_tokens)
+        self.seq = 0
+        self.sources: dict[int, Message] = {}
+        self.journal: list[Any] = []
+
+    # --- writing
+
+    def source(self, message: Message) -> int:
+        """Journal an event that holds *message*, and return its seq."""
+        self.seq += 1
+        self.sources[self.seq] = message
+        return self.seq
+
+    def change(self, changes: Iterable[tuple[Change, Message | None]]) -> None:
+        """Journal and apply *changes*."""
+        for change, message in changes:
+            self.seq += 1
+            self.journal.append((self.seq, NUMBERS[type(change)], encode(change)))
+            self.window.apply(change, self.seq, float(self.seq), message)
+
+    def draft(
+        self, words: str, *, kind: EntryKind = "text", message: Message | None = None, sourced: bool = True, **more: Any
+    ) -> Draft:
+        """Return *words* (or *message*) as a draft that refers to an event."""
+        said = message or Message("user", (Text.of(words),))
+        return Draft(kind, said, estimate(said), self.source(said) if sourced else 0, **more)
+
+    def write(
+        self,
+        region: str,
+        text: str | int,
+        *,
+        key: str | None = None,
+        writer: Any = "model",
+        sourced: bool = True,
+        **how: Any,
+    ) -> Plan:
+        """Write *text* (or a text of so many tokens) into *region*, and return what came of it."""
+        said = text_of(text) if isinstance(text, int) else text
+        plan = self.window.plan_write(region, self.draft(said, key=key, writer=writer, sourced=sourced), **how)
+        self.change(plan.changes)
+        return plan
+
+    def say(self, text: str | int, **how: Any) -> Plan:
+        """Put a user message into the conversation."""
+        said = text_of(text) if isinstance(text, int) else text
+        draft = self.draft(said, kind="user_message")
+        return self._record(draft, **how)
+
+    def turn(self, text: str | int = "", *, calls: Sequence[str] = (), arguments: str = "{}") -> Plan:
+        """Put an assistant turn with *calls* (their ids) into the conversation."""
+        said = text_of(text) if isinstance(text, int) else text
+        made = tuple(ToolCall(call_id, "look", Text.of(arguments)) for call_id in calls)
+        message = Message("assistant", (Text.of(said),) if said else (), made)
+        return self._record(self.draft(said, kind="assistant_turn", message=message))
+
+    def answer(self, call_id: str, text: str | int = "found") -> Plan:
+        """Put the result of a call into the conversation, behind the call."""
+        said = text_of(text) if isinstance(text, int) else text
+        message = Message("tool", (Text.of(said),), call_id=call_id, tool_name="look")
+        return self._record(self.draft(said, kind="tool_result", message=message), joins=True)
+
+    def _record(self, draft: Draft, **how: Any) -> Plan:
+        plan = self.window.plan_write(CONVERSATION, draft, **how)
+        self.change(plan.changes)
+        return plan
+
+    def call(self, tool: str, **args: Any) -> Answer:
+        """Have the model call *tool*, as a run would: apply what it plans, and remember what it was shown."""
+        how = {name: args.pop(name) for name in ("in_flight", "may_wait") if name in args}
+        origin = Origin(self.source(Message("user", (Text.of(str(args.get("content", ""))),))), 0)
+        answer = operate(self.window, tool, args, origin, **how)
+        self.change(answer.changes)
+        if tool == "context_list":
+            self.window.note_listed(args.get("region", ""))
+            self.journal.append(("listed", args.get("region", "")))
+        return answer
+
+    def seed(self, region: str, *blocks: SeedBlock, form: str = "files") -> None:
+        """Put what a seed gave into *region*."""
+        self.change([(SeedResolved(region, form, blocks), None)])
+
+    def refresh(self, region: str, *blocks: SeedBlock, notes: tuple[str, ...] = ()) -> Sequence[Change]:
+        """Put what a seed gives now into *region*, and return what changed."""
+        changes = self.window.plan_refresh(region, "files", blocks, notes)
+        self.change(changes)
+        return [change for change, _ in changes]
+
+    def summarise(self, region: str, ids: Sequence[int], summary: str) -> tuple[Change | None, tuple[Order, ...]]:
+        """Put *summary* in place of the entries *ids*, where the window takes it."""
+        text = Text.of(summary)
+        change, orders = self.window.plan_summary(region, ids, text, estimate_text(text))
+        self.change([] if change is None else [(change, None)])
+        return change, orders
+
+    def press(self, need_tokens: int, *, waited: Sequence[Order] = ()) -> tuple[Sequence[Change], tuple[Order, ...]]:
+        """Put the window under pressure, and return what went and which summaries have to come first."""
+        changes, orders = self.window.plan_pressure(need_tokens, waited=waited)
+        self.change((change, None) for change in changes)
+        return changes, orders
+
+    def enter(self, stage_name: str, window_tokens: int | None = None) -> Sequence[Change]:
+        """Enter a stage, on a model with that window, and return what it cost."""
+        tokens = self.window.window_tokens if window_tokens is None else window_tokens
+        changes = self.window.plan_layout(self.layouts[stage_name], "model", tokens)
+        self.change((change, None) for change in changes)
+        self.window.enter(self.layouts[stage_name], tokens)
+        self.journal.append(("enter", stage_name, tokens))
+        return changes
+
+    def calibrate(self, ratio: float) -> None:
+        """Let one estimated token cost *ratio* real ones."""
+        self.window.ratio = ratio
+        self.journal.append(("ratio", ratio))
+
+    # --- reading
+
+    def state(self, region: str) -> RegionState:
+        return self.window.states[region]
+
+    def entries(self, region: str) -> list[Entry]:
+        return list(self.state(region).all_entries())
+
+    def texts(self, region: str) -> list[str]:
+        return [entry.text for entry in self.entries(region)]
+
+    def ids(self, region: str) -> list[int]:
+        return [entry.entry_id for entry in self.entries(region)]
+
+    def tokens(self, region: str) -> int:
+        return self.state(region).tokens
+
+    def prompt(self, tools: ToolSet = NO_TOOLS) -> Prompt:
+        return assemble(self.window, tools)
+
+    def blocks(self, region: str) -> list[str]:
+        """Return the blocks of *region* as the model reads them."""
+        return [block.text for block in self.prompt().system if block.owner == region]
+
+    def block(self, region: str) -> str:
+        """Return the one block of *region* as the model reads it."""
+        [text] = self.blocks(region)
+        return text
+
+    def owners(self) -> list[str]:
+        """Return the owners of the system section's blocks, in order, each once."""
+        return list(dict.fromkeys(block.owner for block in self.prompt().system))
+
+    def talk(self) -> list[tuple[str, str]]:
+        """Return role and text of each message of the prompt."""
+        return [(m.role, m.text) for segment in self.prompt().messages for m in segment.messages]
+
+    def replayed(self) -> Window:
+        """Return a window to which only the journaled events were applied."""
+        again = Window(*self.began)
+        for row in self.journal:
+            match row:
+                case ("enter", name, tokens):
+                    again.enter(self.layouts[name], tokens)
+                case ("ratio", ratio):
+                    again.ratio = ratio
+                case ("listed", region):
+                    again.note_listed(region)
+                case (seq, number, data):
+                    change = cast("Change", decode(number, data))
+                    again.apply(change, seq, float(seq), self.message_of(change))
+        return again
+
+    def message_of(self, change: Change | Payload) -> Message | None:
+        if not isinstance(change, EntryWritten):
+            return None
+        if change.source:
+            return materialise(self.sources[change.source], change.cut, change.text)
+        return Message("user", () if change.text is None else (change.text,))
+
+
+def block(name: str, text: str, *, ok: bool = True) -> SeedBlock:
+    """Return one piece of what a seed gave, under a line that names it."""
+    whole = Text.of(f"--- {name} ---\n{text}")
+    return SeedBlock(name, whole, estimate_text(whole), ok)
+
+
+def kinds(changes: Iterable[Change]) -> list[str]:
+    """Return the kinds of *changes*."""
+    return [type(change).__name__ for change in changes]
+
+
+def budgets(window: Window) -> Mapping[str, int]:
+    """Return the budget of each region."""
+    return {name: state.limits.budget for name, state in window.states.items()}
