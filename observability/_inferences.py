@@ -8,9 +8,8 @@ from shoal.observability import names
 from shoal.observability._content import Heard, output
 from shoal.observability._open import UNFINISHED, Open, Place
 from shoal.observability._spans import Link, Span, Value
-from shoal.observability._tally import Tally, bill, whole_bill
+from shoal.observability._tally import Bill, Tally
 from shoal.runtime.events import (
-    InferenceCompleted,
     InferenceFailed,
     InferenceRetried,
     InferenceStarted,
@@ -50,7 +49,6 @@ class Inferences:
         attributes[names.REQUEST_MAX_TOKENS] = payload.reply_tokens
         attributes[names.CONTEXT_CHARS] = payload.approx_context_chars
         attributes[names.CONTEXT_TOKENS] = payload.approx_tokens
-        attributes[names.PROMPT_DIGEST] = payload.prompt_digest
         if self.heard is not None and payload.purpose == "stage":
             attributes[names.INPUT_MESSAGES] = self.heard.take()
         span = place.open(names.chat_span(payload.model), parent_id, attributes, "client")
@@ -72,10 +70,10 @@ class Inferences:
             names.PURPOSE: purpose,
         }
 
-    def complete(self, payload: InferenceCompleted, call_ids: list[str]) -> None:
-        """End a request that was answered, and bill it; *call_ids* are the ids of the calls in the reply."""
-        place = self._place
-        (self.in_stage if place.stage is not None else self.in_run).bill(payload)
+    def complete(self, bill: Bill, call_ids: list[str]) -> None:
+        """End a request that was answered, and add its bill; *call_ids* are the ids of the calls in the reply."""
+        place, payload = self._place, bill.completed
+        (self.in_stage if place.stage is not None else self.in_run).add(bill)
         span, started = self._open.pop(payload.started, (None, None))
         if span is None or started is None:
             return
@@ -86,8 +84,8 @@ class Inferences:
             made[names.RESPONSE_ID] = payload.request_id
         if payload.simulated:
             made[names.SIMULATED] = True
-        bill(made, payload)
-        span.events.extend(whole_bill(payload, place.now_ns))
+        bill.attributes(made)
+        span.events.extend(bill.table(place.now_ns))
         if self.heard is not None:
             made[names.OUTPUT_MESSAGES] = output(payload, call_ids)
         if payload.purpose == "routing":

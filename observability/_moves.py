@@ -14,12 +14,11 @@ from shoal.observability import names
 from shoal.observability._inferences import Inferences
 from shoal.observability._open import UNFINISHED, Open, Place
 from shoal.observability._spans import MOST_REGIONS, Link, Span, Value
-from shoal.observability._tally import sent
+from shoal.observability._tally import Bill
 from shoal.observability._tool_calls import ToolCalls
 from shoal.runtime.events import (
     GateBlocked,
     GateForced,
-    InferenceCompleted,
     ModelChanged,
     StageEntered,
     StageLeft,
@@ -153,19 +152,18 @@ class Moves:
             place.move.links.append(Link(self._inferences.routed_by, "routed_by"))
         self._move_cost, self._routing_cost = self._routing_cost, _ZERO
 
-    def bill(self, completed: InferenceCompleted) -> None:
+    def bill(self, bill: Bill) -> None:
         """Take note of what an inference cost, where a transition pays for it or is measured by it."""
-        underway = self._place.move or self._made
-        if completed.purpose == "routing":
-            self._routing_cost = _sum(self._routing_cost, completed.cost)
-        elif completed.purpose == "compaction" and underway is not None:
-            self._move_cost = _sum(self._move_cost, completed.cost)
-        elif completed.purpose == "stage":
-            usage = completed.billed
-            after = sent(completed)
+        purpose, cost = bill.completed.purpose, bill.completed.cost
+        if purpose == "stage":
+            usage, after = bill.usage, bill.sent()
             self._settle_made(self._measured(usage.cache_read, usage.input - usage.cache_read, after))
-            self._cached = usage.cache_read + usage.cache_write + usage.cache_write_long
+            self._cached = usage.cache_read + bill.written
             self._sent = after
+        elif purpose == "routing":
+            self._routing_cost = _sum(self._routing_cost, cost)
+        elif purpose == "compaction" and (self._place.move or self._made) is not None:
+            self._move_cost = _sum(self._move_cost, cost)
 
     def _measured(self, cached: int, uncached: int, after: Mapping[str, int]) -> dict[str, Value]:
         if self._made is None:

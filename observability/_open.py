@@ -93,7 +93,9 @@ class Open:
             sums: Attributes that are worked out at the end; `None` for none.
             tables: Events that are worked out at the end.
         """
-        attributes = {**self.attributes, names.OUTCOME: outcome}
+        # One that is still open goes on; it must not say already how it ended.
+        attributes = dict(self.attributes) if outcome == UNFINISHED else self.attributes
+        attributes[names.OUTCOME] = outcome
         if sums is not None:
             attributes.update(sums)
         if error:
@@ -171,17 +173,14 @@ class Place:
         # As the journal keeps it: the microsecond, so that live spans and exported ones are the same.
         self.now_ns = max(self.now_ns + 1, round(at * 1e6) * 1000)
 
-    def open(
-        self, name: str, parent_id: str | None, attributes: dict[str, Value] | None = None, kind: Kind = "internal"
-    ) -> Open:
-        """Open the span *name* by the event at hand."""
+    def open(self, name: str, parent_id: str | None, attributes: dict[str, Value], kind: Kind = "internal") -> Open:
+        """Open the span *name* by the event at hand; it keeps *attributes* and adds to them."""
         name = span_name(name)
-        made: dict[str, Value] = {names.RUN_ID: self.run_id, names.SEQ: self.seq}
+        attributes[names.RUN_ID] = self.run_id
+        attributes[names.SEQ] = self.seq
         if self.stage_name:
-            made[names.STAGE] = self.stage_name
-        if attributes:
-            made.update(attributes)
-        return Open(name, span_id_of(self.run_id, self.seq, name), parent_id, self.now_ns, made, kind)
+            attributes[names.STAGE] = self.stage_name
+        return Open(name, span_id_of(self.run_id, self.seq, name), parent_id, self.now_ns, attributes, kind)
 
     def close(self, span: Open, outcome: str, error: str = "", reason: str = "") -> None:
         """End *span* now."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import final
+from typing import cast, final
 
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.trace import SpanContext, TraceFlags
 
 from shoal.observability._readable import readable
 from shoal.observability._spans import Span
@@ -50,9 +51,8 @@ class Pipeline:
         batch_spans: int = BATCH_SPANS,
         every_s: float = EVERY_S,
     ) -> None:
-        self._resource = resource
         self._queue_spans = queue_spans
-        self._counting = CountingExporter(exporter)
+        self._counting = CountingExporter(exporter, resource)
         self._processor = BatchSpanProcessor(
             self._counting,
             max_queue_size=queue_spans,
@@ -73,7 +73,7 @@ class Pipeline:
             self._drop()
             return
         self._emitted += 1
-        self._processor.on_end(readable(span, self._resource))
+        self._processor.on_end(_Queued(span))
 
     def _drop(self) -> None:
         if not self._dropped and not self._closed:
@@ -100,6 +100,7 @@ class Pipeline:
             # It sits in a pause between two attempts, or in a request that nobody answers.
             self._counting.shutdown()
         within(_ABORT_S, self._processor.shutdown, self._exported)
+        self._counting.unhush()
         exported, waiting, dropped, failed = self.counts()
         if waiting + dropped + failed:
             _logger.warning(
@@ -116,15 +117,27 @@ class Pipeline:
 
 
 @final
+class _Queued(ReadableSpan):
+    """A span in the queue: it becomes one of the SDK's only in the exporter's thread, out of the way of runs."""
+
+    _context = SpanContext(1, 1, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+
+    def __init__(self, span: Span) -> None:
+        self.span = span
+
+
+@final
 class CountingExporter(SpanExporter):
     """Counts what *exporter* makes of each batch, and tells of the first failure only.
 
     Args:
         exporter: The one that sends.
+        resource: What the spans come from.
     """
 
-    def __init__(self, exporter: SpanExporter) -> None:
+    def __init__(self, exporter: SpanExporter, resource: Resource) -> None:
         self._exporter = exporter
+        self._resource = resource
         self._hush = _Hush()
         self._down = threading.Lock()
         self.taken = 0
@@ -133,11 +146,12 @@ class CountingExporter(SpanExporter):
         self.failed = 0
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send *spans*."""
+        """Send *spans*, which `Pipeline` has queued."""
         self.taken += len(spans)
+        batch = [readable(queued.span, self._resource) for queued in cast("Sequence[_Queued]", spans)]
         with self._hush:
             try:
-                result = self._exporter.export(spans)
+                result = self._exporter.export(batch)
             except Exception as exc:  # noqa: BLE001 - an exporter of anybody's; counted and told like any failure
                 self._fail(len(spans), f"{type(exc).__name__}: {exc}")
                 return SpanExportResult.FAILURE
@@ -158,7 +172,10 @@ class CountingExporter(SpanExporter):
         """Close what sends, once; a request that is under way gives up."""
         if self._down.acquire(blocking=False):
             self._exporter.shutdown()
-            self._hush.close()
+
+    def unhush(self) -> None:
+        """Let the SDK log again what it has to say of us: the last request is through."""
+        self._hush.close()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Return true: nothing is held here."""

@@ -70,5 +70,5 @@ class Projection:
         self._runs.pop(run_id, None)
 
     def unfinished(self) -> Sequence[Span]:
-        """Return every span that is still open as if it ended with the newest event of its run; nothing is ended."""
+        """Return every span that is still open as if it ended with the newest event that it shows; nothing is ended."""
         return [span for run in self._runs.values() for span in run.unfinished()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, final
 
@@ -14,6 +14,7 @@ from shoal.observability._jobs import Jobs
 from shoal.observability._moves import Moves
 from shoal.observability._open import UNFINISHED, Place
 from shoal.observability._spans import Link, Span, Tree, Value, clip, first_line
+from shoal.observability._tally import Bill
 from shoal.observability._tool_calls import ToolCalls
 from shoal.runtime.context import (
     ContextCompacted,
@@ -55,6 +56,7 @@ from shoal.runtime.events import (
 
 _ZERO = Decimal(0)
 _MOST_FLAGS = 32
+NOTHING: tuple[Span, ...] = ()
 
 
 @final
@@ -102,20 +104,22 @@ class RunTrace:
         if spawned.task is not None:
             self._hear(spawned.task)
 
-    def take(self, event: Event) -> list[Span]:
+    def take(self, event: Event) -> Sequence[Span]:
         """Take *event*, the next one of this run, and return the spans that it finished."""
-        place = self.place
-        place.at(event.seq, event.at)
         payload = event.payload
         handler = _HANDLERS.get(type(payload))
         if handler is None:
-            return []
+            return NOTHING
+        place = self.place
+        place.at(event.seq, event.at)
         handler(self, payload)
+        if not place.done:
+            return NOTHING
         done, place.done = place.done, []
         return done
 
     def unfinished(self) -> list[Span]:
-        """Return every span that is not over as if it ended with the newest event, innermost first."""
+        """Return every span that is not over as if it ended with the newest event that it shows, innermost first."""
         inner = (*self._inferences.unfinished(), *self._calls.unfinished(), *self._jobs.unfinished())
         return [*inner, *self._moves.unfinished(), self._finished_run(UNFINISHED)]
 
@@ -206,9 +210,10 @@ class RunTrace:
         self._inferences.start(payload, (job or self.place.here).span_id)
 
     def on_inference_completed(self, payload: InferenceCompleted) -> None:
+        bill = Bill(payload)
         ids = self._calls.asked(self.place.seq, payload)
-        self._moves.bill(payload)
-        self._inferences.complete(payload, ids)
+        self._moves.bill(bill)
+        self._inferences.complete(bill, ids)
 
     def on_inference_retried(self, payload: InferenceRetried) -> None:
         self._inferences.retry(payload)

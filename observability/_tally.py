@@ -6,46 +6,87 @@ of a turn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import final
+from typing import TypeAlias, final
 
 from shoal.observability import names
 from shoal.observability._spans import MOST_REGIONS, SpanEvent, Value
-from shoal.runtime.context import Share
 from shoal.runtime.events import InferenceCompleted
 
 _REPLY = ("reply.text", "reply.reasoning")
 _ZERO = Decimal(0)
 _MOST_LISTED = 128
 
+Used: TypeAlias = tuple[str, int, int, int, Decimal | None]
+"""What a region used: its name, tokens sent, those read from and written to a cache, and USD (`None`: unknown)."""
+
 
 @final
-class Row:
-    """What one region used: tokens sent, those read from and written to a cache, and USD (`None` where unknown)."""
+class Bill:
+    """What one inference used, in all and by region.
 
-    __slots__ = ("cost", "read", "region", "tokens", "written")
+    Args:
+        completed: The inference.
+    """
 
-    def __init__(self, region: str) -> None:
-        self.region = region
-        self.tokens = 0
-        self.read = 0
-        self.written = 0
-        self.cost: Decimal | None = _ZERO
+    __slots__ = ("completed", "regions", "reply_cost", "usage", "written")
 
-    def add(self, tokens: int, read: int, written: int, cost: Decimal | None) -> None:
-        """Add what it used once more."""
-        self.tokens += tokens
-        self.read += read
-        self.written += written
-        self.cost = _sum(self.cost, cost)
+    def __init__(self, completed: InferenceCompleted) -> None:
+        self.completed = completed
+        self.usage = usage = completed.billed
+        self.written = usage.cache_write + usage.cache_write_long
+        self.reply_cost: Decimal | None = _ZERO
+        self.regions: list[Used] = []
+        for share in completed.attribution:
+            if share.owner in _REPLY:
+                self.reply_cost = _sum(self.reply_cost, share.cost)
+            else:
+                read, written = share.cache_read, share.cache_write + share.cache_write_long
+                self.regions.append((share.owner, share.uncached + read + written, read, written, share.cost))
+
+    def attributes(self, made: dict[str, Value]) -> None:
+        """Put it into the attributes *made* of the inference's span."""
+        usage, cost = self.usage, self.completed.cost
+        made[names.INPUT_TOKENS] = usage.input
+        made[names.OUTPUT_TOKENS] = usage.output
+        if usage.cache_read:
+            made[names.CACHE_READ_TOKENS] = usage.cache_read
+        if self.written:
+            made[names.CACHE_WRITE_TOKENS] = made[names.CACHE_CREATION_TOKENS] = self.written
+        if usage.reasoning:
+            made[names.REASONING_TOKENS] = usage.reasoning
+        if cost is not None:
+            made[names.COST_USD] = made[names.OPERATION_COST] = float(cost)
+        if self.reply_cost:
+            made[names.REPLY_COST_USD] = float(self.reply_cost)
+        _put(made, self.regions if len(self.regions) <= MOST_REGIONS else top(self.regions))
+
+    def table(self, at_ns: int) -> tuple[SpanEvent, ...]:
+        """Return all its regions as a span event, where the attributes do not show them all."""
+        return _table(self.regions, at_ns)
+
+    def sent(self) -> Mapping[str, int]:
+        """Return the tokens that each region had in the request, by name."""
+        return {used[0]: used[1] for used in self.regions}
 
 
 @final
 class Tally:
     """What the inferences of a stage or a run used."""
 
-    __slots__ = ("calls", "cost", "input", "output", "read", "reasoning", "reply_cost", "rows", "simulated", "written")
+    __slots__ = (
+        "calls",
+        "cost",
+        "input",
+        "output",
+        "read",
+        "reasoning",
+        "regions",
+        "reply_cost",
+        "simulated",
+        "written",
+    )
 
     def __init__(self) -> None:
         self.calls = 0
@@ -57,25 +98,21 @@ class Tally:
         self.cost: Decimal | None = _ZERO
         self.reply_cost: Decimal | None = _ZERO
         self.simulated = False
-        self.rows: dict[str, Row] = {}
+        self.regions: dict[str, Used] = {}
 
-    def bill(self, completed: InferenceCompleted) -> None:
+    def add(self, bill: Bill) -> None:
         """Add one inference."""
-        usage = completed.billed
+        usage = bill.usage
         self.calls += 1
         self.input += usage.input
         self.read += usage.cache_read
-        self.written += usage.cache_write + usage.cache_write_long
+        self.written += bill.written
         self.output += usage.output
         self.reasoning += usage.reasoning
-        self.cost = _sum(self.cost, completed.cost)
-        self.simulated = self.simulated or completed.simulated
-        for share in completed.attribution:
-            if share.owner in _REPLY:
-                self.reply_cost = _sum(self.reply_cost, share.cost)
-            else:
-                written = share.cache_write + share.cache_write_long
-                self._row(share.owner).add(share.input, share.cache_read, written, share.cost)
+        self.cost = _sum(self.cost, bill.completed.cost)
+        self.reply_cost = _sum(self.reply_cost, bill.reply_cost)
+        self.simulated = self.simulated or bill.completed.simulated
+        self._add_regions(bill.regions)
 
     def merge(self, other: Tally) -> None:
         """Add everything that *other* holds."""
@@ -88,14 +125,18 @@ class Tally:
         self.cost = _sum(self.cost, other.cost)
         self.reply_cost = _sum(self.reply_cost, other.reply_cost)
         self.simulated = self.simulated or other.simulated
-        for row in other.rows.values():
-            self._row(row.region).add(row.tokens, row.read, row.written, row.cost)
+        self._add_regions(other.regions.values())
 
-    def _row(self, region: str) -> Row:
-        row = self.rows.get(region)
-        if row is None:
-            row = self.rows[region] = Row(region)
-        return row
+    def _add_regions(self, more: Iterable[Used]) -> None:
+        known = self.regions
+        for used in more:
+            region, tokens, read, written, cost = used
+            before = known.get(region)
+            if before is None:
+                known[region] = used
+            else:
+                sums = before[1] + tokens, before[2] + read, before[3] + written
+                known[region] = (region, *sums, _sum(before[4], cost))
 
     def attributes(self) -> dict[str, Value]:
         """Return its cost, in all and by region, as attributes."""
@@ -106,99 +147,51 @@ class Tally:
             made[names.REPLY_COST_USD] = float(self.reply_cost)
         if self.simulated:
             made[names.SIMULATED] = True
-        rows = top(list(self.rows.values()))
-        if rows:
-            made[names.TOP_REGION] = rows[0].region
-            made.update(arrays(rows))
-        for row in rows:
-            _region(made, row.region, row.tokens, row.read, row.written, row.cost)
+        regions = top(self.regions.values())
+        if regions:
+            made[names.TOP_REGION] = regions[0][0]
+            made.update(_arrays(regions))
+        _put(made, regions)
         return made
 
     def table(self, at_ns: int) -> tuple[SpanEvent, ...]:
-        """Return the whole table of regions as a span event, where the attributes do not show all of it."""
-        if len(self.rows) <= MOST_REGIONS:
-            return ()
-        return (SpanEvent(names.E_REGIONS, at_ns, arrays(top(list(self.rows.values()), _MOST_LISTED))),)
+        """Return all its regions as a span event, where the attributes do not show them all."""
+        return _table(tuple(self.regions.values()), at_ns)
 
 
-def arrays(rows: Sequence[Row]) -> dict[str, Value]:
-    """Return *rows* as parallel arrays; costs are left out where one is unknown."""
+def top(regions: Iterable[Used], most: int = MOST_REGIONS) -> list[Used]:
+    """Return the *most* regions that cost most, dearest first; those of equal cost by tokens, then first come."""
+    return sorted(regions, key=lambda used: (-(used[4] or _ZERO), -used[1]))[:most]
+
+
+def _put(made: dict[str, Value], regions: Iterable[Used]) -> None:
+    for region, tokens, read, written, cost in regions:
+        of_tokens, of_read, of_written, of_cost = names.region_attributes(region)
+        made[of_tokens] = tokens
+        if read:
+            made[of_read] = read
+        if written:
+            made[of_written] = written
+        if cost is not None:
+            made[of_cost] = float(cost)
+
+
+def _table(regions: Sequence[Used], at_ns: int) -> tuple[SpanEvent, ...]:
+    if len(regions) <= MOST_REGIONS:
+        return ()
+    return (SpanEvent(names.E_REGIONS, at_ns, _arrays(top(regions, _MOST_LISTED))),)
+
+
+def _arrays(regions: Sequence[Used]) -> dict[str, Value]:
+    """Return *regions* as parallel arrays; costs are left out where one is unknown."""
     made: dict[str, Value] = {
-        names.REGIONS: tuple([row.region for row in rows]),
-        names.REGIONS_TOKENS: tuple([row.tokens for row in rows]),
+        names.REGIONS: tuple([used[0] for used in regions]),
+        names.REGIONS_TOKENS: tuple([used[1] for used in regions]),
     }
-    costs = [row.cost for row in rows if row.cost is not None]
-    if len(costs) == len(rows):
+    costs = [used[4] for used in regions if used[4] is not None]
+    if len(costs) == len(regions):
         made[names.REGIONS_COST_USD] = tuple([float(cost) for cost in costs])
     return made
-
-
-def top(rows: list[Row], most: int = MOST_REGIONS) -> list[Row]:
-    """Return the *most* rows that cost most, dearest first; those of equal cost by tokens, then first come."""
-    return sorted(rows, key=_rank)[:most]
-
-
-def _rank(row: Row) -> tuple[Decimal, int]:
-    return -(row.cost or _ZERO), -row.tokens
-
-
-def bill(made: dict[str, Value], completed: InferenceCompleted) -> None:
-    """Put what one inference used into its span's attributes *made*."""
-    usage = completed.billed
-    made[names.INPUT_TOKENS] = usage.input
-    made[names.OUTPUT_TOKENS] = usage.output
-    written = usage.cache_write + usage.cache_write_long
-    if usage.cache_read:
-        made[names.CACHE_READ_TOKENS] = usage.cache_read
-    if written:
-        made[names.CACHE_WRITE_TOKENS] = made[names.CACHE_CREATION_TOKENS] = written
-    if usage.reasoning:
-        made[names.REASONING_TOKENS] = usage.reasoning
-    if completed.cost is not None:
-        made[names.COST_USD] = made[names.OPERATION_COST] = float(completed.cost)
-    reply: Decimal | None = _ZERO
-    shares: list[Share] = []
-    for share in completed.attribution:
-        if share.owner in _REPLY:
-            reply = _sum(reply, share.cost)
-        else:
-            shares.append(share)
-    if reply:
-        made[names.REPLY_COST_USD] = float(reply)
-    if len(shares) > MOST_REGIONS:
-        shares = sorted(shares, key=_share_rank)[:MOST_REGIONS]
-    for share in shares:
-        written = share.cache_write + share.cache_write_long
-        _region(made, share.owner, share.input, share.cache_read, written, share.cost)
-
-
-def _share_rank(share: Share) -> tuple[Decimal, int]:
-    return -(share.cost or _ZERO), -share.input
-
-
-def whole_bill(completed: InferenceCompleted, at_ns: int) -> tuple[SpanEvent, ...]:
-    """Return one inference's table of regions as a span event, where the attributes do not show all of it."""
-    if len(completed.attribution) <= MOST_REGIONS:
-        return ()
-    tally = Tally()
-    tally.bill(completed)
-    return tally.table(at_ns)
-
-
-def sent(completed: InferenceCompleted) -> Mapping[str, int]:
-    """Return the tokens that each region had in the request, by name."""
-    return {share.owner: share.input for share in completed.attribution if share.owner not in _REPLY}
-
-
-def _region(made: dict[str, Value], region: str, tokens: int, read: int, written: int, cost: Decimal | None) -> None:
-    of_tokens, of_read, of_written, of_cost = names.region_attributes(region)
-    made[of_tokens] = tokens
-    if read:
-        made[of_read] = read
-    if written:
-        made[of_written] = written
-    if cost is not None:
-        made[of_cost] = float(cost)
 
 
 def band(cost: Decimal | None) -> str:

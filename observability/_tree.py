@@ -63,7 +63,8 @@ def _row(drawn: str, span: Span) -> tuple[str, ...]:
         _duration(span.end_ns - span.start_ns),
         "" if sent is None else f"{sent:,}",
         "" if wrote is None else f"{wrote:,}",
-        "" if cost is None else _money(cast("float", cost)),
+        # A transition that was free of charge says nothing; a request that was says so.
+        "" if cost is None or (not cost and sent is None) else _money(cast("float", cost)),
         _note(span),
     )
 
@@ -75,6 +76,8 @@ def _note(span: Span) -> str:
     if said and reason and reason != said[0]:
         said.append(str(reason))
     notes = [": ".join(said)] if said else []
+    if names.ITEM in attributes and names.AGENT_ID in attributes:
+        notes.insert(0, f"item {attributes[names.ITEM]}")
     if attributes.get(names.INTERRUPTED) and "interrupted" not in said:
         notes.append("interrupted")
     if attributes.get(names.SIMULATED) and span.kind == "client":

@@ -117,7 +117,6 @@ ATTEMPTS: Final = "shoal.attempts"
 CONTEXT_CHARS: Final = "shoal.context.chars"
 CONTEXT_TOKENS: Final = "shoal.context.tokens"
 WINDOW_TOKENS: Final = "shoal.window.tokens"
-PROMPT_DIGEST: Final = "shoal.prompt.digest"
 INFERENCES: Final = "shoal.inferences"
 TOOL_CALLS: Final = "shoal.tool_calls"
 ITERATIONS: Final = "shoal.iterations"
@@ -174,7 +173,7 @@ def region_attributes(region: str) -> tuple[str, str, str, str]:
 # --- links
 
 LINK_KIND: Final = "shoal.link.kind"
-"""Why a span points to another: `spawned`, `spawned_by`, `ordered_by`, `routed_by`, `retry_of`."""
+"""Why a span points to another: `spawned_by`, `ordered_by`, `routed_by`, `retry_of`."""
 
 # --- events in spans
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import uuid
 
 import pytest
-from spankit import CHILD, LISTS, ROOT, Story, blueprint, one, parent_of, played, recomputed, spans_of
+from spankit import CHILD, LISTS, ROOT, Story, blueprint, fanned, one, parent_of, played, recomputed, spans_of
 
 from shoal.blueprints import Stage
 from shoal.observability import current_traceparent, span_id_of, trace_of
 from shoal.runtime import MemoryJournal
 from shoal.runtime.events import ChildSpawned
-from shoal.testing import ScriptedProvider, call
+from shoal.testing import Say, ScriptedProvider, call
 
 THEIRS, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
@@ -24,24 +25,53 @@ def story(**more: object) -> Story:
     return told
 
 
+def ids_of(journal: MemoryJournal) -> list[str]:
+    """Work the ids of all spans out from a journal, with nothing but the rule: what opens a span, and its name."""
+    ids: list[str] = []
+    for row in journal.runs():
+        calls: dict[int, list[str]] = {}
+        begun: set[tuple[int, int]] = set()
+        for event in journal.read(row.run_id):
+            said, name = event.payload, None
+            match event.kind:
+                case "RunSpawned":
+                    name = f"invoke_agent {said.name}"
+                case "StageEntered":
+                    name = f"stage {said.stage}"
+                case "InferenceStarted":
+                    name = f"chat {said.model}"
+                case "InferenceCompleted":
+                    calls[event.seq] = [made.name for made in said.calls]
+                case "ToolCallStarted" | "ToolCallCompleted" if (said.source, said.index) not in begun:
+                    begun.add((said.source, said.index))
+                    name = f"execute_tool {calls[said.source][said.index]}"
+                case "TransitionChosen":
+                    name = f"transition {said.source} → {said.target or '(end)'}"
+                case "LaneStarted":
+                    name = f"lane.{said.lane}"
+                case "ChildSpawned":
+                    name = f"spawn {said.name}"
+            if name is not None:
+                ids.append(hashlib.sha256(f"{row.run_id}:{event.seq}:{name}".encode()).hexdigest()[:16])
+    return sorted(ids)
+
+
 @pytest.mark.anyio
 async def test_every_span_id_can_be_worked_out_from_the_journal_alone():
-    provider = ScriptedProvider(call("list_dir"), "read it", "told")
-    made = blueprint(Stage("read", available_tools=LISTS), Stage("tell"))
+    provider = ScriptedProvider(
+        Say("", (call("list_dir"), call("context_append", region="notes", content="x"))), "read it", "told"
+    )
+    made = blueprint(Stage("read", available_tools=(*LISTS, "context_append")), Stage("tell"))
     journal, run_id = await played(made, provider)
-    spans = trace_of(journal, run_id)
-    assert [span.span_id for span in spans] == [recomputed(span) for span in spans]
-    opened_by = {
-        "invoke_agent": "RunSpawned",
-        "stage": "StageEntered",
-        "chat": "InferenceStarted",
-        "transition": "TransitionChosen",
-        "lane.titling": "LaneStarted",
-        "execute_tool": "ToolCallStarted",
-    }
-    kinds = {event.seq: event.kind for event in journal.read(run_id)}
-    assert {kinds[span.attributes["shoal.seq"]] for span in spans} == set(opened_by.values())
-    assert all(kinds[span.attributes["shoal.seq"]] == opened_by[span.name.split()[0]] for span in spans)
+    assert sorted(span.span_id for span in trace_of(journal, run_id)) == ids_of(journal)
+
+
+@pytest.mark.anyio
+async def test_the_ids_of_a_whole_tree_can_be_worked_out_from_the_journal_alone():
+    items = [{"id": "a", "task": "one"}, {"id": "b", "task": "two"}]
+    provider = ScriptedProvider(call("fan_out", items=items), "a says", "b says", purposes={"titling": "A title"})
+    journal, run_id = await played(fanned(), provider)
+    assert sorted(span.span_id for span in trace_of(journal, run_id)) == ids_of(journal)
 
 
 def test_the_trace_is_the_root_run_and_its_root_span_has_no_parent():

@@ -47,7 +47,7 @@ def test_a_trace_is_drawn_as_a_tree_with_what_each_span_took_and_cost():
     reply = above.answer(above.ask(), calls=("fan_out",), usage=(1200, 0, 0, 0, 34, 0), simulated=True)
     above.add(ToolCallStarted(reply, 0), ChildSpawned(CHILD, "worker", reply, 0, "i-1", waited=True))
     below.at = above.at
-    below.spawn("worker", parent=ROOT, waited=True)
+    below.spawn("worker", parent=ROOT, waited=True, item="i-1")
     below.end("error", "it went wrong")
     above.add(ChildEnded(CHILD, "error", None))
     above.add(ToolCallCompleted(reply, 0, Text.of("1 failed")))
@@ -62,8 +62,8 @@ invoke_agent desk             10.00 s  1,200   34      0.01
 │  ├─ chat m                   1.00 s  1,200   34      0.01  simulated
 │  └─ execute_tool fan_out     3.00 s
 │     ├─ spawn worker               -
-│     └─ invoke_agent worker   1.00 s      0    0         0  error: it went wrong
-└─ transition work → (end)     2.00 s                     0"""
+│     └─ invoke_agent worker   1.00 s      0    0         0  item i-1, error: it went wrong
+└─ transition work → (end)     2.00 s"""
     )
 
 
