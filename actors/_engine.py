@@ -89,7 +89,7 @@ class Engine:
         if self.plan.dynamic:
             for record in self.records.values():
                 if record.life is not None:
-                    record.life.end(SHUTDOWN, record.spec.grace_s)
+                    record.life.end(SHUTDOWN)
         for record in reversed(tuple(self.records.values())):
             await self.stop(record)
 
@@ -170,7 +170,7 @@ class Engine:
         if record is None or record.life is None or record.life.state != "starting":
             return False
         record.idle = "stopped"
-        record.life.end(SHUTDOWN, record.spec.grace_s)
+        record.life.end(SHUTDOWN)
         return True
 
     def stopped_error(self) -> SupervisorStopped:
@@ -223,7 +223,7 @@ class Engine:
         record.drop_retry()
         life = record.life
         if life is not None:
-            life.end(SHUTDOWN, record.spec.grace_s)
+            life.end(SHUTDOWN)
             await life.over()
             record.life = None
             record.reason = reason = life.reason

@@ -188,18 +188,12 @@ class Life(ABC):
         else:
             self.end(NORMAL)
 
-    def end(self, reason: Reason, grace_s: float | None = None) -> None:
-        """Tell it to end, with *reason*; where that runs already, it goes on by its own clock.
-
-        Args:
-            reason: What it is to end with, where it does as it is told.
-            grace_s: Seconds it has; 0 kills at once, `None` is its own number.
-        """
-        grace_s = self.grace_s if grace_s is None else grace_s
-        if grace_s <= 0:
+    def end(self, reason: Reason) -> None:
+        """Tell it to end, with *reason* where it does as it is told; where it ends already, its own clock goes on."""
+        if self.grace_s <= 0:
             self.kill()
         elif not self.ending and self.state != "ended":
-            self._cut(reason, grace_s)
+            self._cut(reason, self.grace_s)
 
     def kill(self, reason: Reason = KILLED) -> None:
         """Cancel what it does, the last rites too, and wait for it no longer than `kill_s`."""
@@ -211,7 +205,6 @@ class Life(ABC):
 
     def due(self) -> None:
         """Time is up; called by the timers."""
-        self._table = None
         if not self.killed:
             self.kill()
         else:

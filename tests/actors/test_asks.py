@@ -10,16 +10,12 @@ import pytest
 from anyio import wait_all_tasks_blocked
 from hypothesis import given
 from hypothesis import strategies as st
-from troupe import DEADLOCK_S, Add, Adder, Crash, Hang
+from troupe import DEADLOCK_S, Add, Adder, Crash, Hang, one
 
-from shoal.actors import Actor, ChildSpec, Supervisor, running
+from shoal.actors import Actor, running
 from shoal.errors import AskedSelf, AskTimeout, ChildNotFound, MailboxClosed
 
 pytestmark = pytest.mark.anyio
-
-
-def one(start, **options) -> Supervisor:
-    return Supervisor("app", max_restarts=None, children=[ChildSpec("one", start, **options)])
 
 
 async def test_an_ask_returns_what_receive_returns():

@@ -5,22 +5,12 @@ from __future__ import annotations
 import anyio
 import pytest
 from anyio import wait_all_tasks_blocked
-from troupe import DEADLOCK_S, Troupe, Witness
+from troupe import DEADLOCK_S, Troupe
 
 from shoal.actors import Backoff, ChildSpec, Supervisor, running
 from shoal.errors import SupervisorStopped
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def troupe() -> Troupe:
-    return Troupe()
-
-
-@pytest.fixture
-def witness() -> Witness:
-    return Witness()
 
 
 def tree_of(troupe: Troupe, names: str, auto_shutdown: str, restart: str = "temporary", **options) -> Supervisor:

@@ -7,7 +7,7 @@ import math
 import anyio
 import pytest
 from anyio import wait_all_tasks_blocked
-from troupe import DEADLOCK_S, Add, Adder, Troupe, Witness
+from troupe import DEADLOCK_S, Add, Adder, Witness
 
 from shoal.actors import Actor, Backoff, ChildSpec, Counts, Monitor, Supervisor, Worker, running
 from shoal.errors import (
@@ -22,11 +22,6 @@ from shoal.errors import (
 )
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def troupe() -> Troupe:
-    return Troupe()
 
 
 class Stuck(Actor):

@@ -10,23 +10,13 @@ import pytest
 from anyio import wait_all_tasks_blocked
 from hypothesis import given
 from hypothesis import strategies as st
-from troupe import Add, Adder, Crash, Troupe, Witness
+from troupe import Add, Adder, Crash, Troupe, Witness, one
 
 from shoal.actors import Actor, Backoff, ChildSpec, Supervisor, running
 from shoal.actors._timers import Timers
 from shoal.errors import ChildSpecInvalid, MailboxClosed, RestartsExhausted
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def troupe() -> Troupe:
-    return Troupe()
-
-
-@pytest.fixture
-def witness() -> Witness:
-    return Witness()
 
 
 # --- backoff
@@ -264,10 +254,6 @@ def test_a_backoff_with_a_number_out_of_range_is_refused(numbers):
 
 
 # --- send_after
-
-
-def one(start, **options) -> Supervisor:
-    return Supervisor("app", max_restarts=None, children=[ChildSpec("one", start, **options)])
 
 
 async def test_send_after_delivers_when_its_time_has_come():

@@ -7,7 +7,7 @@ import math
 import anyio
 import pytest
 from anyio import wait_all_tasks_blocked
-from troupe import Adder, Crash, Troupe, Witness
+from troupe import Adder, Crash
 
 from shoal.actors import Actor, Backoff, ChildSpec, DynamicSupervisor, Question, Supervisor, running
 from shoal.errors import (
@@ -22,16 +22,6 @@ from shoal.errors import (
 )
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def troupe() -> Troupe:
-    return Troupe()
-
-
-@pytest.fixture
-def witness() -> Witness:
-    return Witness()
 
 
 class Greet(Question[str]):

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 import anyio
 import pytest
 from anyio import wait_all_tasks_blocked
-from troupe import Add, Adder, Crash, Hang, Nap, Witness
+from troupe import Add, Adder, Crash, Hang, Nap, Witness, one
 
 from shoal.actors import (
     Actor,
@@ -32,10 +32,6 @@ from shoal.errors import AskTimeout, MailboxClosed, NameTaken, StartFailed
 pytestmark = pytest.mark.anyio
 
 NAME: ContextVar[str] = ContextVar("name", default="none")
-
-
-def one(start, **options) -> Supervisor:
-    return Supervisor("app", max_restarts=None, children=[ChildSpec("one", start, **options)])
 
 
 # --- the end of an actor

@@ -6,16 +6,12 @@ import anyio
 import pytest
 from anyio import wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
-from troupe import DEADLOCK_S, Add, Adder, Crash, Hang, Leave, Witness
+from troupe import DEADLOCK_S, Add, Adder, Crash, Hang, Leave, Witness, one
 
-from shoal.actors import Actor, ChildSpec, Supervisor, handles, running
+from shoal.actors import Actor, handles, running
 from shoal.errors import MailboxClosed, MailboxFull, UnhandledMessage
 
 pytestmark = pytest.mark.anyio
-
-
-def one(start, **options) -> Supervisor:
-    return Supervisor("app", children=[ChildSpec("one", start, **options)])
 
 
 async def test_mail_of_one_sender_is_handled_in_the_order_it_was_sent():

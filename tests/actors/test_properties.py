@@ -9,7 +9,7 @@ import pytest
 from anyio import wait_all_tasks_blocked
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from troupe import DEADLOCK_S, Troupe, Witness
+from troupe import DEADLOCK_S, ByHand, Troupe, Witness
 
 from shoal.actors import Actor, Backoff, ChildSpec, DynamicSupervisor, Registry, Shutdown, Supervisor, running
 from shoal.actors._restarts import RestartWindow
@@ -50,18 +50,6 @@ def test_a_window_without_a_limit_admits_everything_and_keeps_nothing(times):
     window = RestartWindow(None, 5.0)
     assert all(window.admit(now) for now in sorted(times))
     assert repr(window) == "<RestartWindow 0 of None in 5 s>"
-
-
-class ByHand:
-    """A clock that is set by hand and on which nobody sleeps."""
-
-    at = 0.0
-
-    def now(self) -> float:
-        return self.at
-
-    async def sleep(self, delay_s: float, /) -> None:
-        await anyio.sleep_forever()
 
 
 @settings(max_examples=60)

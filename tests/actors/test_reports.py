@@ -8,22 +8,12 @@ import weakref
 import anyio
 import pytest
 from anyio import wait_all_tasks_blocked
-from troupe import Adder, Crash, Troupe, Witness
+from troupe import Adder, Crash
 
 from shoal.actors import Backoff, ChildSpec, DynamicSupervisor, Reason, SupervisionEvent, Supervisor, Worker, running
 from shoal.errors import StartFailed
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def troupe() -> Troupe:
-    return Troupe()
-
-
-@pytest.fixture
-def witness() -> Witness:
-    return Witness()
 
 
 async def test_an_event_says_what_happened_to_whom_when_and_why(troupe, witness):

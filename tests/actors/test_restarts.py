@@ -6,22 +6,12 @@ import anyio
 import pytest
 from anyio import wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
-from troupe import DEADLOCK_S, Add, Adder, Crash, Troupe, Witness
+from troupe import DEADLOCK_S, Add, Adder, ByHand, Crash, Troupe, Witness
 
 from shoal.actors import Backoff, ChildSpec, Shutdown, SupervisionEvent, Supervisor, Worker, running
 from shoal.errors import ChildRestarting, MailboxClosed, RestartsExhausted, SupervisorStopped
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def troupe() -> Troupe:
-    return Troupe()
-
-
-@pytest.fixture
-def witness() -> Witness:
-    return Witness()
 
 
 # --- restart type and reason
@@ -540,19 +530,6 @@ async def test_a_supervisor_whose_stop_crashes_kills_its_children(witness):
 
 
 # --- helpers
-
-
-class ByHand:
-    """A clock that is set by hand and on which nobody sleeps."""
-
-    def __init__(self) -> None:
-        self.at = 0.0
-
-    def now(self) -> float:
-        return self.at
-
-    async def sleep(self, delay_s: float, /) -> None:
-        await anyio.sleep_forever()
 
 
 async def live(tree: Supervisor, act, observer=None) -> None:

@@ -9,18 +9,13 @@ import random
 import anyio
 import pytest
 from anyio import wait_all_tasks_blocked
-from troupe import DEADLOCK_S, Add, Adder, Troupe, Witness
+from troupe import DEADLOCK_S, Add, Adder, Witness
 
 from shoal.actors import Actor, ChildSpec, Ignore, LoopClock, Shutdown, Supervisor, Worker, running
 from shoal.actors._running import _Top
 from shoal.errors import RestartsExhausted, StartFailed, SupervisorError, SupervisorStopped
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def troupe() -> Troupe:
-    return Troupe()
 
 
 # --- order
@@ -237,7 +232,8 @@ async def test_brutal_is_to_cancel_without_grace_and_to_wait_one_second(troupe):
 
 async def test_a_child_killed_in_time_is_no_error_where_brutal_was_asked_for(troupe):
     witness = Witness()
-    async with running(Supervisor("app", children=troupe.children("a", shutdown_s=0)), observer=witness) as tree:
+    tree = Supervisor("app", children=[Worker("a", anyio.sleep_forever, shutdown_s=0)])
+    async with running(tree, observer=witness):
         await tree.terminate_child("a")
     assert witness.kinds("a") == ["started", "stopped"]
     assert witness.seen("stopped")[0].reason.kind == "killed"

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from shoal.actors import Actor, ChildSpec, Question, SupervisionEvent, handles
+from shoal.actors import Actor, ChildSpec, Question, SupervisionEvent, Supervisor, handles
 
 DEADLOCK_S = 1000.0
 """Virtual seconds after which a wait in a test has failed; on virtual time a deadlock fails at once."""
@@ -39,6 +39,24 @@ class Witness:
                 self._more = anyio.Event()
                 await self._more.wait()
         return self.seen(kind, child)[times - 1]
+
+
+class ByHand:
+    """A clock that is set by hand and on which nobody sleeps."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+
+    def now(self) -> float:
+        return self.at
+
+    async def sleep(self, delay_s: float, /) -> None:
+        await anyio.sleep_forever()
+
+
+def one(start: Any, **options: Any) -> Supervisor:
+    """Return a tree of one child that may be started again for ever."""
+    return Supervisor("app", max_restarts=None, children=[ChildSpec("one", start, **options)])
 
 
 class Troupe:
