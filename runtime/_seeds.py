@@ -6,6 +6,8 @@ time; what comes of them stands in declared order.
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -29,7 +31,7 @@ from shoal.errors import NotBuiltYet, SpawnRefused
 from shoal.providers import Text
 from shoal.runtime._paths import PathRefused, open_inside
 from shoal.runtime.context import SeedBlock, estimate_text, fit_blocks
-from shoal.runtime.tools import ToolResult
+from shoal.runtime.tools import ToolResult, shown_name
 
 CallTool: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[ToolResult]]
 """Calls a tool for a seed; a call that a gate stops is an error result."""
@@ -50,6 +52,7 @@ class Sources:
         threads: Limits the threads that read files.
         most_bytes: Largest file that is read.
         most_files: Most files that one glob may match.
+        at_spawn: What a required region needs and cannot be had refuses the spawn; later it is a failure as any other.
     """
 
     blueprint: Blueprint
@@ -59,6 +62,7 @@ class Sources:
     threads: anyio.CapacityLimiter
     most_bytes: int
     most_files: int
+    at_spawn: bool = True
 
 
 @final
@@ -77,15 +81,16 @@ def check_callers(regions: Mapping[str, Region], blueprint: str, given: Mapping[
     Raises:
         SpawnRefused: A name is unknown or missing; the message says which names are taken.
     """
-    takes = {region.seed.name: region for region in regions.values() if isinstance(region.seed, CallerSeed)}
-    unknown = [name for name in given if name not in takes]
+    takes = [(region.seed.name, region) for region in regions.values() if isinstance(region.seed, CallerSeed)]
+    known = dict(takes)
+    unknown = [name for name in given if name not in known]
     if unknown:
-        names = ", ".join(f"`{name}`" for name in takes if name != "task") or "none"
+        names = ", ".join(f"`{name}`" for name in known if name != "task") or "none"
         if unknown == ["task"]:
             raise SpawnRefused(f"blueprint {blueprint!r} takes no task; give it its seeds instead: {names}")
         listed = ", ".join(repr(name) for name in unknown)
         raise SpawnRefused(f"blueprint {blueprint!r} takes no seed {listed}; it takes {names}")
-    for name, region in takes.items():
+    for name, region in takes:
         if region.required and not str(given.get(name, "")).strip():
             said = (region.required_message or "").replace("{region}", region.name)
             how = "a task (`--task`)" if name == "task" else f"the seed `{name}` (`--seed {name}=TEXT`)"
@@ -104,24 +109,24 @@ async def resolve_seeds(regions: Sequence[Region], sources: Sources) -> tuple[Re
             for path in region.seed.paths:
                 _contained(region, path, sources)
         elif isinstance(region.seed, GlobSeed):
-            _contained(region, region.seed.pattern, sources)
+            _contained(region, region.seed.pattern, sources, wild=True)
     made = {region.name: _at_hand(region, sources) for region in seeded}
     wanting = [region for region in seeded if made[region.name] is None]
+    refused: dict[str, SpawnRefused | NotBuiltYet] = {}
 
     async def fetch(region: Region) -> None:
-        made[region.name] = await _fetch(region, sources)
+        try:
+            made[region.name] = await _fetch(region, sources)
+        except (SpawnRefused, NotBuiltYet) as exc:
+            refused[region.name] = exc
 
     if wanting:
-        try:
-            async with anyio.create_task_group() as tasks:
-                for region in wanting:
-                    tasks.start_soon(fetch, region)
-        except ExceptionGroup as group:
-            # One refusal is enough to say; which of several comes first is the layout's order, not the scheduler's.
-            refused, others = group.split((SpawnRefused, NotBuiltYet))
-            if others is not None or refused is None:
-                raise
-            raise refused.exceptions[0] from None
+        async with anyio.create_task_group() as tasks:
+            for region in wanting:
+                tasks.start_soon(fetch, region)
+    for region in wanting:  # one refusal is enough to say: the first in the layout's order, not in the scheduler's
+        if region.name in refused:
+            raise refused[region.name]
     return tuple(resolved for resolved in made.values() if resolved is not None)
 
 
@@ -171,17 +176,16 @@ def _root(path: str, sources: Sources) -> tuple[Path, str]:
     return folder.resolve(), path.removeprefix(_OWN_FOLDER)
 
 
-def _contained(region: Region, path: str, sources: Sources) -> None:
-    """Refuse a path that leads outside, before anything is read."""
+def _contained(region: Region, path: str, sources: Sources, *, wild: bool = False) -> None:
+    """Refuse a path (a pattern, where *wild*) that leads outside, before anything is read."""
     root, below = _root(path, sources)
     pure = PurePosixPath(below)
-    fixed = root.joinpath(*_fixed_parts(pure)) if not pure.is_absolute() else Path(below)
+    fixed = _fixed_parts(pure) if wild else pure.parts
     try:
-        real = fixed.resolve()
+        real = root.joinpath(*fixed).resolve()
     except (OSError, RuntimeError, ValueError) as exc:
         raise SpawnRefused(f"the seed of region {region.name!r} names {path!r}, which is no path: {exc}") from exc
-    beyond = pure.parts[len(_fixed_parts(pure)) :]
-    if ".." in beyond or (real != root and root not in real.parents):
+    if ".." in pure.parts[len(fixed) :] or (real != root and root not in real.parents):
         where = "the blueprint's folder" if path.startswith(_OWN_FOLDER) else "the working directory"
         raise SpawnRefused(
             f"the seed of region {region.name!r} names {path!r}, which leads outside {where}; name a path inside it"
@@ -199,16 +203,19 @@ def _matches(region: Region, pattern: str, sources: Sources) -> tuple[str, ...]:
     """Return the files that *pattern* matches, sorted, as somebody would write them."""
     root, below = _root(pattern, sources)
     prefix = _OWN_FOLDER if pattern.startswith(_OWN_FOLDER) else ""
+    if PurePosixPath(below).name == "**":
+        below = f"{below}/*"  # all files below; Python means all folders before 3.13
     try:
-        found = sorted(path.relative_to(root).as_posix() for path in root.glob(below) if not path.is_dir())
+        files = (path.relative_to(root).as_posix() for path in root.glob(below) if not path.is_dir())
+        found = sorted(itertools.islice(files, sources.most_files + 1))
     except (ValueError, NotImplementedError) as exc:
         raise SpawnRefused(
             f"the seed of region {region.name!r} has the glob {pattern!r}, which is none: {exc}"
         ) from exc
     if len(found) > sources.most_files:
         raise SpawnRefused(
-            f"the glob {pattern!r} of region {region.name!r} matches {len(found)} files; narrow it to "
-            f"{sources.most_files} or raise the limit `list_entries`"
+            f"the glob {pattern!r} of region {region.name!r} matches more than {sources.most_files} files; narrow it, "
+            "or raise the limit `list_entries`"
         )
     for path in found:
         _contained(region, f"{prefix}{path}", sources)
@@ -222,11 +229,12 @@ async def _files(region: Region, form: str, paths: Sequence[str], sources: Sourc
         try:
             text = await anyio.to_thread.run_sync(_read, path, sources, limiter=sources.threads)
         except PathRefused as refused:
-            if refused.why == "outside" or region.required:
+            if refused.why == "outside" or (region.required and sources.at_spawn):
                 raise SpawnRefused(f"the seed of region {region.name!r} cannot be read: {refused}") from refused
             notes.append(str(refused))
-            continue
-        blocks.append(block_of(path, text))
+            blocks.append(block_of(path, str(refused), ok=False))
+        else:
+            blocks.append(block_of(path, text))
     if region.required and not blocks:
         raise SpawnRefused(f"region {region.name!r} is required and its seed {form} gives nothing; check the path")
     return Resolved(region.name, form, tuple(blocks), tuple(notes))
@@ -234,7 +242,7 @@ async def _files(region: Region, form: str, paths: Sequence[str], sources: Sourc
 
 def _read(path: str, sources: Sources) -> str:
     root, below = _root(path, sources)
-    with open(open_inside(root, below), "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+    with os.fdopen(open_inside(root, below), "rb") as file:
         data = file.read(sources.most_bytes + 1)
     if len(data) > sources.most_bytes:
         raise PathRefused("special", f"{path!r} is larger than {sources.most_bytes:,} bytes; raise `seed_bytes`")
@@ -249,8 +257,9 @@ def _read(path: str, sources: Sources) -> str:
 
 def block_of(name: str, text: str, *, ok: bool = True) -> SeedBlock:
     """Return *text* as a block under a line that names where it comes from."""
-    whole = Text.of(f"--- {name} ---\n{text}")
-    return SeedBlock(name, whole, estimate_text(whole), ok)
+    shown = shown_name(name) or repr(name)
+    whole = Text.of(f"--- {shown} ---\n{text}")
+    return SeedBlock(shown, whole, estimate_text(whole), ok)
 
 
 # --- tools
@@ -262,7 +271,7 @@ async def _tools(region: Region, seed: ToolsSeed, sources: Sources) -> Resolved:
     for call in seed.calls:
         result = await sources.call_tool(call.name, call.args)
         if result.is_error:
-            if region.required:
+            if region.required and sources.at_spawn:
                 raise SpawnRefused(
                     f"region {region.name!r} is required and its seed tool `{call.name}` failed: {result.text}"
                 )

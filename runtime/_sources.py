@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from shoal.blueprints import Permission
@@ -29,12 +30,9 @@ def sources(host: Host, program: Program, context: ToolContext, caller: Mapping[
 
 
 def sources_of(live: Live) -> Sources:
-    """Return where the seeds of a live run come from."""
-    made = live.state.made_by
-    caller = dict(made.seeds)
-    if made.task is not None:
-        caller["task"] = made.task
-    return sources(live.host, live.state.program, live.context, caller)
+    """Return where the seeds of a live run come from, to resolve them again."""
+    # Without what the caller gave: no seed that is resolved again takes a value of the caller.
+    return replace(sources(live.host, live.state.program, live.context, {}), at_spawn=False)
 
 
 def _caller_of_tools(host: Host, program: Program, context: ToolContext) -> CallTool:

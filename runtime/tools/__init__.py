@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from shoal.runtime.tools._files import FILE_TOOLS
 from shoal.runtime.tools._gates import Verdict, compiled, judge
+from shoal.runtime.tools._listing import shown_name
 from shoal.runtime.tools._permissions import Permissions
 from shoal.runtime.tools._tool import (
     Effects,
@@ -36,6 +37,7 @@ __all__ = [
     "as_tool",
     "compiled",
     "judge",
+    "shown_name",
     "source_digest",
     "tool",
 ]
