@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import final
+from typing import Literal, final
 
 from shoal.errors import SpawnRefused
 from shoal.providers import Message, Text
@@ -17,7 +17,7 @@ from shoal.runtime._seeds import Resolved, check_callers, fitted, resolve_seeds
 from shoal.runtime._sources import sources
 from shoal.runtime._state import RunState
 from shoal.runtime._unbuilt import refuse_unbuilt
-from shoal.runtime.context import Draft, SeedResolved, resolve
+from shoal.runtime.context import Draft, SeedResolved, items_of, resolve
 from shoal.runtime.events import Event, RunSpawned, ToolSource
 from shoal.runtime.tools import ToolContext
 
@@ -181,13 +181,20 @@ def _first_events(
 def _sow(live: Live, resolved: Resolved) -> None:
     region = live.state.view.states[resolved.region]
     caller = resolved.form == "caller"
+    if region.region.kind == "checklist":
+        _sow_items(live, resolved, "framework" if caller else "seed")
+        return
     room = region.limits.budget - region.instruction_tokens
     fitting = fitted(resolved, room, refuses=caller)
-    seq = live.emit(SeedResolved(resolved.region, resolved.form, fitting.blocks, fitting.notes))
-    if region.region.kind != "checklist":
-        return
-    for block in fitting.blocks:
-        message = Message("user", (block.text,))
-        plan = live.write(resolved.region, Draft("text", message, block.tokens, seq, writer="seed"))
+    live.emit(SeedResolved(resolved.region, resolved.form, fitting.blocks, fitting.notes))
+
+
+def _sow_items(live: Live, resolved: Resolved, writer: Literal["framework", "seed"]) -> None:
+    """Open an item for each line: the first ones that fit, or, of the caller's own word, all of them."""
+    blocks = tuple(block for block in resolved.blocks if block.ok)
+    seq = live.emit(SeedResolved(resolved.region, resolved.form, blocks, resolved.notes))
+    for block in blocks:
+        message = Message("user", (Text.of(items_of(block)),))
+        plan = live.write(resolved.region, Draft("text", message, block.tokens, seq, writer=writer))
         if plan.outcome == "refused":
             raise SpawnRefused(f"the seed of region {resolved.region!r} does not fit: {plan.why}")

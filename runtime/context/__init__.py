@@ -25,7 +25,7 @@ from shoal.runtime.context._changes import (
 )
 from shoal.runtime.context._cut import cut_to, fit_blocks, materialise
 from shoal.runtime.context._desk import Answer, Origin
-from shoal.runtime.context._entry import Draft, Entry, Group, estimate, estimate_text
+from shoal.runtime.context._entry import Draft, Entry, Group, Turn, estimate, estimate_text
 from shoal.runtime.context._layout import (
     CONVERSATION,
     FINAL_OUTPUT,
@@ -37,6 +37,7 @@ from shoal.runtime.context._layout import (
 )
 from shoal.runtime.context._operations import OPERATIONS, operate
 from shoal.runtime.context._plan import Order, Plan
+from shoal.runtime.context._refresh import items_of
 from shoal.runtime.context._render import Theme
 from shoal.runtime.context._routing import Destination, destination, pointer
 from shoal.runtime.context._store import Item, RegionState
@@ -91,6 +92,7 @@ __all__ = [
     "SeedResolved",
     "Share",
     "Theme",
+    "Turn",
     "Window",
     "assemble",
     "attribute",
@@ -101,6 +103,7 @@ __all__ = [
     "estimate",
     "estimate_text",
     "fit_blocks",
+    "items_of",
     "layout_of",
     "materialise",
     "names_of",

@@ -44,21 +44,42 @@ class Entry(msgspec.Struct, frozen=True, gc=False, eq=False):
         """What it says, as one string."""
         return self.message.text
 
+    # An entry that nothing joined is a group of its own: most are, and a value around each costs more than it says.
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The entry itself, as a group has entries."""
+        return (self,)
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Its id, as a group has ids."""
+        return (self.entry_id,)
+
+    @property
+    def waits(self) -> bool:
+        """It is a turn, and no call of it has a result yet."""
+        return bool(self.message.calls)
+
+    def asked(self, call_id: str) -> bool:
+        """Say whether it made the call *call_id*."""
+        return any(call.call_id == call_id for call in self.message.calls)
+
+    def __add__(self, entry: Entry) -> Turn:
+        return Turn((self, entry), self.tokens + entry.tokens)
+
 
 @final
-class Group(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """Entries that come and go together: an assistant turn with every result that answers it, or one other entry.
+class Turn(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """An assistant turn with every result that answers it so far: what comes and goes together.
 
     Args:
-        entries: The entries, 1 or more, oldest first.
+        entries: The turn and its results, 2 or more, oldest first.
         tokens: What they cost together.
     """
 
     entries: tuple[Entry, ...]
     tokens: int
-
-    def __add__(self, entry: Entry) -> Group:
-        return Group((*self.entries, entry), self.tokens + entry.tokens)
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -67,17 +88,24 @@ class Group(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def waits(self) -> bool:
-        """A call of its turn has no result yet."""
+        """A call of it has no result yet."""
         return len(self.entries) <= len(self.entries[0].message.calls)
 
     def asked(self, call_id: str) -> bool:
-        """Say whether its turn made the call *call_id*."""
-        return any(call.call_id == call_id for call in self.entries[0].message.calls)
+        """Say whether it made the call *call_id*."""
+        return self.entries[0].asked(call_id)
+
+    def __add__(self, entry: Entry) -> Turn:
+        return Turn((*self.entries, entry), self.tokens + entry.tokens)
+
+
+Group: TypeAlias = Entry | Turn
+"""Entries that come and go together."""
 
 
 def ids_of(groups: Iterable[Group]) -> tuple[int, ...]:
     """Return the ids of the entries of *groups*, in order."""
-    return tuple([entry.entry_id for group in groups for entry in group.entries])
+    return tuple([entry_id for group in groups for entry_id in group.ids])
 
 
 @final

@@ -39,9 +39,15 @@ def _with_old(blocks: Sequence[SeedBlock], old: Mapping[str, Entry]) -> Iterator
             yield SeedBlock(block.name, held.message.texts[0], held.tokens)
 
 
+def items_of(block: SeedBlock) -> str:
+    """Return the lines of *block* that become items of a checklist: all but the one that names where it comes from."""
+    first, _, rest = str(block.text).partition("\n")
+    return rest if block.name and first.startswith("--- ") and first.endswith(" ---") else str(block.text)
+
+
 def _new_items(state: RegionState, asked: Asked, blocks: Sequence[SeedBlock]) -> tuple[Planned, ...]:
     """Return an open item for each line that no item has yet; what is on the list stays as it is."""
     known = {str(item.text) for item in state.items.values()}
-    lines = [line.strip() for block in blocks if block.ok for line in str(block.text).splitlines()]
+    lines = [line.strip() for block in blocks if block.ok for line in items_of(block).splitlines()]
     text = Text.of("\n".join(line for line in dict.fromkeys(lines) if line not in known))
     return plan_items(state, Draft("text", Message("user", (text,)), 0, writer="seed"), asked, None).changes

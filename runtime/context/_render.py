@@ -71,35 +71,37 @@ def as_blocks(state: RegionState, theme: Theme) -> Rendered:
 def _blocks(state: RegionState, theme: Theme) -> Iterator[Block]:
     chunks = state.chunks
     if state.instructions is None:
-        yield from (_kept(state.region, chunk, theme) for chunk in chunks)
+        yield from (_block(state.region, chunk, theme) for chunk in chunks)
         return
-    yield from (_kept(state.region, chunk, theme) for chunk in chunks[:-1])
-    # Not kept: the chunk outlives the stage, and the next append moves the instructions to another one.
+    yield from (_block(state.region, chunk, theme) for chunk in chunks[:-1])
     last = chunks[-1] if chunks else Chunk(0, continued=False)
-    yield _block(state.region, last, theme, state.instructions)
+    # Not kept: the chunk outlives the stage, and the next append moves the instructions to another one.
+    yield _instructed(_block(state.region, last, theme), state.instructions)
 
 
-def _kept(region: Region, chunk: Chunk, theme: Theme) -> Block:
-    if chunk.block is None:
-        chunk.block = _block(region, chunk, theme, None)
-    return chunk.block
-
-
-def _block(region: Region, chunk: Chunk, theme: Theme, instructions: Text | None) -> Block:
+def _block(region: Region, chunk: Chunk, theme: Theme) -> Block:
+    """Return the block of *chunk*; only what is new in it is rendered."""
+    before = chunk.block
+    if before is not None and chunk.rendered == len(chunk.groups):
+        return before
     heading = theme.heading(region, continued=chunk.continued)
-    texts: list[Text] = [heading]
-    for group in chunk.groups:
+    texts = [heading] if before is None else list(before.texts)
+    for group in chunk.groups[chunk.rendered :]:
         for entry in group.entries:
             if len(texts) > 1:
                 texts.append(BLANK_LINE)
             texts.extend([theme.escaped(text) for text in entry.message.texts])
+    chunk.rendered = len(chunk.groups)
     tokens = chunk.tokens + estimate_text(heading)
-    if instructions is not None:
-        if len(texts) > 1:
-            texts.append(BLANK_LINE)
-        texts.append(instructions)
-        tokens += estimate_text(instructions)
-    return Block(region.name, tuple(texts), tokens, region.volatility, frozen=chunk.frozen and instructions is None)
+    chunk.block = Block(region.name, tuple(texts), tokens, region.volatility, frozen=chunk.frozen)
+    return chunk.block
+
+
+def _instructed(block: Block, instructions: Text) -> Block:
+    """Return *block* with *instructions* behind what it says."""
+    between = (BLANK_LINE,) if len(block.texts) > 1 else ()
+    tokens = block.tokens + estimate_text(instructions)
+    return Block(block.owner, (*block.texts, *between, instructions), tokens, block.volatility)
 
 
 def one_block(region: Region, texts: Sequence[Text], tokens: int, theme: Theme) -> Rendered:

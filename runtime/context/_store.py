@@ -35,7 +35,18 @@ class Chunk:
         continued: It stood behind another chunk when it was begun, and its heading says so for good.
     """
 
-    __slots__ = ("block", "chars", "continued", "entries", "frozen", "groups", "number", "segment", "tokens")
+    __slots__ = (
+        "block",
+        "chars",
+        "continued",
+        "entries",
+        "frozen",
+        "groups",
+        "number",
+        "rendered",
+        "segment",
+        "tokens",
+    )
 
     def __init__(self, number: int, *, continued: bool) -> None:
         self.number = number
@@ -46,6 +57,8 @@ class Chunk:
         self.entries = 0
         self.frozen = False
         self.block: Block | None = None
+        self.rendered = 0
+        """How many of its groups stand in *block*; what was added since is added to it."""
         self.segment: Segment | None = None
 
     def __repr__(self) -> str:
@@ -54,6 +67,7 @@ class Chunk:
     def changed(self) -> None:
         """Forget what was rendered of it."""
         self.block = self.segment = None
+        self.rendered = 0
 
     def count(self) -> None:
         """Count again after groups went or changed."""
@@ -207,12 +221,13 @@ class RegionState:
 
     def append(self, entry: Entry) -> None:
         """Put *entry* behind what is there, as a group of its own."""
-        self._put(Group((entry,), entry.tokens))
+        self._put(entry)
 
     def join(self, entry: Entry) -> None:
         """Put *entry* behind what is there, into the newest group; a frozen chunk takes it too."""
         chunk = self.chunks[-1]
         chunk.groups[-1] += entry
+        chunk.changed()
         self._grew(chunk, (entry,))
 
     def insert(self, entry: Entry, where: int) -> None:
@@ -220,7 +235,8 @@ class RegionState:
         self.moved += 1
         for chunk in self.chunks:
             if where < len(chunk.groups):
-                chunk.groups.insert(where, Group((entry,), entry.tokens))
+                chunk.groups.insert(where, entry)
+                chunk.changed()
                 self._grew(chunk, (entry,))
                 return
             where -= len(chunk.groups)
@@ -238,7 +254,7 @@ class RegionState:
             first.changed()
         head = self._begun(continued=False)
         head.frozen = True
-        head.groups.append(Group((entry,), entry.tokens))
+        head.groups.append(entry)
         self.chunks.insert(0, head)
         self._grew(head, (entry,))
 
@@ -303,7 +319,7 @@ class RegionState:
         chunk.tokens += tokens
         chunk.entries += len(entries)
         chunk.chars += chars
-        chunk.changed()
+        chunk.segment = None
         # What is frozen stays so: an entry that was put into a frozen chunk by name does not thaw it.
         if self.cut == "grows":
             chunk.frozen = chunk.frozen or chunk.tokens >= CHUNK_TOKENS

@@ -90,11 +90,11 @@ def _kept_whole(state: RegionState, draft: Draft, asked: Asked) -> Admission:
 
 
 def _room(state: RegionState, draft: Draft, asked: Asked) -> tuple[int, ...]:
-    """Return what goes for the budget: down to `shed_to`, or all but the newest group where that alone is too big."""
+    """Return what goes for the budget: down to `shed_to`, but never the group that is joined."""
     if asked.fits(state, draft):
         return ()
-    alone = _group_tokens(state, draft, asked) > asked.limits.budget
-    goal = 0 if alone else max(0, asked.limits.shed_to - draft.tokens)
+    # Where the newest group alone is too big, no goal is reached and everything older goes.
+    goal = max(0, asked.limits.shed_to - draft.tokens)
     return oldest_until(state, goal, keep_newest=asked.joins, leaving=asked.replaces).evict
 
 

@@ -349,11 +349,18 @@ def test_compact_with_nothing_but_the_newest_turn_orders_nothing():
 
 
 def test_a_shed_for_the_budget_keeps_the_count_too():
-    held = Held(talk(max_tokens=100, max_items=2, shed_to=1.0))
-    for _ in range(2):
+    held = Held(talk(max_tokens=100, max_items=2, shed_to=1.0, strategy="bulk", overflow=3))
+    for _ in range(5):
         held.say(10)
-    held.say(90)
-    assert held.ids("conversation") == [2, 3]
+    held.say(60)
+    assert held.ids("conversation") == [5, 6]
+
+
+def test_what_goes_for_the_budget_is_not_ordered_to_be_folded():
+    held = Held(talk(max_tokens=100, max_items=1, strategy="compact", compact_count=2))
+    for _ in range(3):
+        held.say(10)
+    assert held.say(80).orders == ()
 
 
 def test_without_max_items_only_the_budget_counts():
