@@ -7,6 +7,7 @@ job, to the desk or to the lane, every job answers once: it is done, or it is de
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from typing import final
@@ -54,7 +55,7 @@ class Job:
         retries: Further attempts after the first, 0 or more.
     """
 
-    __slots__ = ("_answered", "degrade", "job_id", "retries", "run_id", "timeout_s", "work")
+    __slots__ = ("_answered", "_scope", "degrade", "job_id", "retries", "run_id", "timeout_s", "work")
 
     def __init__(
         self,
@@ -72,6 +73,7 @@ class Job:
         self.timeout_s = timeout_s
         self.retries = retries
         self._answered = False
+        self._scope: anyio.CancelScope | None = None
 
     def __repr__(self) -> str:
         return f"<Job {self.job_id} of {self.run_id}>"
@@ -83,16 +85,22 @@ class Job:
             self.degrade(reason, error, bytes_saved)
 
     def forget(self) -> None:
-        """Keep the job from answering: nobody waits for it any more."""
+        """Keep the job from answering, and stop it: nobody waits for it any more."""
         self._answered = True
+        if self._scope is not None:
+            self._scope.cancel()
 
     async def run(self) -> None:
         """Do the work, again where an attempt fails; answers once, also when it is cut short."""
+        if self._answered:
+            return
+        self._scope = anyio.CancelScope()
         try:
-            failed = await self._attempts()
-            if failed is not None:
-                self.give_up(failed.reason, failed.error, failed.bytes_saved)
-            self._answered = True
+            with self._scope:
+                failed = await self._attempts()
+                if failed is not None:
+                    self.give_up(failed.reason, failed.error, failed.bytes_saved)
+                self._answered = True
         finally:
             self.give_up("lane_down", "the lane was stopped")
 
@@ -106,15 +114,13 @@ class Job:
 
     async def _attempt(self) -> JobFailed | None:
         try:
-            with anyio.fail_after(self.timeout_s):
+            with anyio.move_on_after(self.timeout_s) as scope:
                 await self.work()
-        except TimeoutError:
-            return JobFailed("timeout", f"no answer within {self.timeout_s:g} s")
         except JobFailed as failed:
             return failed
         except Exception as exc:  # noqa: BLE001 - side work must not take anything down, whatever it raises
             return JobFailed("crashed", f"{type(exc).__name__}: {exc}")
-        return None
+        return JobFailed("timeout", f"no answer within {self.timeout_s:g} s") if scope.cancelled_caught else None
 
 
 def sheltered(name: str, *children: Child) -> Supervisor:
@@ -138,8 +144,8 @@ class LaneDesk:
         self._queue: OrderedDict[str, deque[Job]] = OrderedDict()
         self._running: dict[str, Job] = {}
         """The job of each run that is under way: one a run, so that a run's jobs keep their order."""
-        self._open = False
         self._wake: anyio.Event | None = None
+        """Tells the desk that there may be something to hand out; `None` while the lane is down."""
         self._jobs = DynamicSupervisor("jobs")
         self.tree = sheltered(lane, self._jobs, Worker("desk", self.serve))
         """The lane as a supervisor."""
@@ -147,20 +153,19 @@ class LaneDesk:
 
     def __repr__(self) -> str:
         queued = sum(len(jobs) for jobs in self._queue.values())
-        down = "" if self._open else ", down"
+        down = "" if self._wake is not None else ", down"
         return f"<Lane {self.lane} {len(self._running)}/{self.width} running, {queued} queued{down}>"
 
     def submit(self, job: Job) -> None:
         """Take *job*; a lane that is down degrades it at once."""
-        if not self._open:
+        if self._wake is None:
             job.give_up("lane_down", "the lane is down")
             return
         self._queue.setdefault(job.run_id, deque()).append(job)
-        if self._wake is not None:
-            self._wake.set()
+        self._wake.set()
 
     def drop(self, run_id: str) -> None:
-        """Forget what waits for a run that ended; what runs for it finds nobody to answer."""
+        """Forget what waits for a run that ended, and stop what runs for it."""
         for job in self._queue.pop(run_id, ()):
             job.forget()
         running = self._running.get(run_id)
@@ -169,7 +174,6 @@ class LaneDesk:
 
     async def serve(self) -> None:
         """Hand out jobs until cancelled; whatever is then left is degraded."""
-        self._open = True
         try:
             while True:
                 self._wake = anyio.Event()
@@ -179,11 +183,12 @@ class LaneDesk:
                 else:
                     await self._start(job)
         finally:
-            self._open = False
+            self._wake = None
             left = [job for jobs in self._queue.values() for job in jobs]
             self._queue.clear()
-            for job in left:
-                job.give_up("lane_down", "the lane was stopped")
+            with contextlib.ExitStack() as answers:  # each is answered, also where answering another fails
+                for job in left:
+                    answers.callback(job.give_up, "lane_down", "the lane was stopped")
 
     def _next(self) -> Job | None:
         """Return the oldest job of the run that waited longest among those with nothing under way."""
@@ -206,7 +211,7 @@ class LaneDesk:
             try:
                 await job.run()
             finally:
-                self._running.pop(job.run_id, None)
+                self._over(job)
                 if self._wake is not None:
                     self._wake.set()
 
@@ -214,6 +219,11 @@ class LaneDesk:
             await self._jobs.start_child(ChildSpec(f"{self._numbers}", run, restart="temporary", shutdown_s=1.0))
         except BaseException:
             # Not started, or not known to be: the job must answer all the same.
-            self._running.pop(job.run_id, None)
+            self._over(job)
             job.give_up("lane_down", "the lane was stopped")
+            job.forget()
             raise
+
+    def _over(self, job: Job) -> None:
+        if self._running.get(job.run_id) is job:
+            del self._running[job.run_id]
