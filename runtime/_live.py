@@ -107,10 +107,16 @@ class Live:
             self._settled = None
 
     async def next_settled(self) -> None:
-        """Return once a job of this run comes to an end."""
+        """Return once a job of this run comes to an end.
+
+        Raises:
+            JournalFailed: Its end could not be written.
+        """
         if self._settled is None:
             self._settled = anyio.Event()
         await self._settled.wait()
+        if not self.host.journal.healthy:
+            await self.durable()
 
     def job_on(self, region: str) -> LaneStarted | None:
         """Return the summary of *region* that is under way; `None` for none."""

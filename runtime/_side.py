@@ -133,10 +133,12 @@ def drop_jobs(live: Live) -> None:
 def _degrade(live: Live, job_id: int, started: LaneStarted, reason: str, error: str, bytes_saved: int = 0) -> None:
     if live.gone or job_id not in live.state.jobs:
         return
-    live.emit(LaneDegraded(started.lane, job_id, started.region, reason, error, bytes_saved))
-    if started.lane == "titling":
-        live.emit(RunTitled(first_words(str(live.state.made_by.task or "")), "task"))
-    live.settled()
+    try:
+        live.emit(LaneDegraded(started.lane, job_id, started.region, reason, error, bytes_saved))
+        if started.lane == "titling":
+            live.emit(RunTitled(first_words(str(live.state.made_by.task or "")), "task"))
+    finally:
+        live.settled()  # whoever waits is told, also where the journal cannot be
 
 
 def _wanted(live: Live, job_id: int) -> bool:
