@@ -74,6 +74,14 @@ def found_keys(environ: Mapping[str, str] | None = None) -> tuple[FoundKey, ...]
     return tuple(FoundKey(name, url) for name, url in _ENDPOINTS.items() if variables.get(name, "").strip())
 
 
+def wants_telemetry(environ: Mapping[str, str] | None = None) -> bool:
+    """Say whether the variables of OpenTelemetry ask for spans: they name a receiver, and switch nothing off."""
+    variables = os.environ if environ is None else environ
+    off = variables.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+    named = any(variables.get(f"OTEL_EXPORTER_OTLP_{part}ENDPOINT", "").strip() for part in ("", "TRACES_"))
+    return named and not off and variables.get("OTEL_TRACES_EXPORTER", "otlp").strip() in ("", "otlp")
+
+
 def journal_path(environ: Mapping[str, str] | None = None) -> Path:
     """Return where the command line keeps its journal: `SHOAL_JOURNAL`, else `shoal/runs.db` in the state folder.
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from shoal._swarm import Swarm
 from shoal.blueprints import Blueprint
+from shoal.observability import Telemetry
 from shoal.providers import Provider
 from shoal.runtime import GivenTool, Journal, Outcome, checked
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
 
 
 async def run(
@@ -22,6 +27,7 @@ async def run(
     model: str | None = None,
     providers: Sequence[Provider] | None = None,
     journal: str | os.PathLike[str] | Journal | None = None,
+    telemetry: Literal["otlp"] | Telemetry | TracerProvider | None = None,
     check: bool = True,
 ) -> Outcome:
     """Run *blueprint* in a swarm of its own and return how it ended.
@@ -35,6 +41,7 @@ async def run(
         model: `provider:model` that replaces every stage's.
         providers: See `Swarm`.
         journal: See `Swarm`.
+        telemetry: See `Swarm`.
         check: Raise where the run did not end as it should; without, the outcome says so.
 
     Raises:
@@ -44,7 +51,7 @@ async def run(
         RunIsPaused: It waits for somebody.
         JournalFailed: The journal cannot be written.
     """
-    async with Swarm(providers, journal=journal) as swarm:
+    async with Swarm(providers, journal=journal, telemetry=telemetry) as swarm:
         started = await swarm.spawn(blueprint, task=task, seeds=seeds, tools=tools, workdir=workdir, model=model)
         outcome = await started.result()
     return checked(outcome) if check else outcome

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import anyio
 import anyio.to_thread
@@ -15,10 +15,15 @@ import anyio.to_thread
 from shoal import runtime
 from shoal._environment import providers_from
 from shoal._held import Held
+from shoal.blueprints import Blueprint
 from shoal.errors import ConfigInvalid, JournalFailed
+from shoal.observability import Telemetry, current_traceparent, otlp, through
 from shoal.providers import Provider, RetryPolicy
-from shoal.runtime import Clock, Journal, Limits, Observer, Permissions, SqliteJournal
+from shoal.runtime import Clock, GivenTool, Journal, Limits, Observer, Permissions, Run, SqliteJournal
 from shoal.runtime.journal import BEAT_S, Durability, host_name
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
 
 
 class Swarm(runtime.Swarm):
@@ -30,6 +35,8 @@ class Swarm(runtime.Swarm):
     Args:
         providers: Who serves models, 1 or more; `None` takes what `SHOAL_PROVIDER` names, else the offline provider.
         journal: A file to keep events in, or a journal; `None` keeps them in memory.
+        telemetry: `otlp` sends spans where the standard `OTEL_*` variables say; or a `Telemetry`, or a `TracerProvider`
+            of your own; `None` sends nothing.
         durability: Of a file: `normal` survives the death of the process, `full` a power cut, `off` is for tests.
         observers: Each gets every event once it is durable.
         limits: What runs may do at most.
@@ -49,6 +56,7 @@ class Swarm(runtime.Swarm):
         providers: Sequence[Provider] | None = None,
         *,
         journal: str | os.PathLike[str] | Journal | None = None,
+        telemetry: Literal["otlp"] | Telemetry | TracerProvider | None = None,
         durability: Durability = "normal",
         observers: Sequence[Observer] = (),
         limits: Limits | None = None,
@@ -63,6 +71,9 @@ class Swarm(runtime.Swarm):
         self._path, given = (Path(journal), None) if isinstance(journal, str | os.PathLike) else (None, journal)
         self._durability: Durability = durability
         self._held: Held | None = None
+        self._wanted_telemetry = telemetry
+        self._telemetry: Telemetry | None = None
+        self._watching = tuple(observers)
         shows_life = self._path is not None or (isinstance(given, SqliteJournal) and given.host is not None)
         super().__init__(
             providers_from() if providers is None else providers,
@@ -75,7 +86,11 @@ class Swarm(runtime.Swarm):
             clock=clock,
             services=services,
             # Beside the lanes: a file that is locked for a while must not take the runs down with it.
-            beside={**({"lease": self._show_life} if shows_life else {}), **(beside or {})},
+            beside={
+                **({"lease": self._show_life} if shows_life else {}),
+                **({"telemetry": self._send_spans} if telemetry is not None else {}),
+                **(beside or {}),
+            },
         )
 
     async def __aenter__(self) -> Self:
@@ -85,9 +100,11 @@ class Swarm(runtime.Swarm):
             if isinstance(self.journal, SqliteJournal):
                 # Before the first run: a run whose host nobody knows could be taken by another process.
                 self.journal.beat(self._clock.unix())
+            self._telemetry = self._open_telemetry()
+            self._observers = (*self._watching, *([] if self._telemetry is None else [self._telemetry]))
             return await super().__aenter__()
         except BaseException:
-            self._close_journal()
+            await self._close_all()
             raise
 
     async def __aexit__(
@@ -96,7 +113,41 @@ class Swarm(runtime.Swarm):
         try:
             return await super().__aexit__(kind, error, trace)
         finally:
-            self._close_journal()
+            await self._close_all()
+
+    async def spawn(
+        self,
+        blueprint: str | Path | Blueprint,
+        *,
+        task: str | None = None,
+        seeds: Mapping[str, str] | None = None,
+        tools: Sequence[GivenTool] = (),
+        workdir: str | Path = ".",
+        model: str | None = None,
+        unattended: bool = True,
+        output_dir: str | Path | None = None,
+        trace: str | None = None,
+    ) -> Run:
+        """Start a run of *blueprint* and return its handle; see `shoal.runtime.Swarm.spawn`.
+
+        Where a span of yours is current, the run joins its trace.
+
+        Raises:
+            BlueprintInvalid: It cannot be loaded.
+            SpawnRefused, NotBuiltYet: It cannot run; nothing was journaled.
+            JournalFailed: The journal cannot be written.
+        """
+        return await super().spawn(
+            blueprint,
+            task=task,
+            seeds=seeds,
+            tools=tools,
+            workdir=workdir,
+            model=model,
+            unattended=unattended,
+            output_dir=output_dir,
+            trace=current_traceparent() if trace is None else trace,
+        )
 
     async def open(self) -> Self:
         """Open the swarm without a block, for a notebook's top level: `swarm = await shoal.Swarm().open()`.
@@ -119,6 +170,31 @@ class Swarm(runtime.Swarm):
         held, self._held = self._held, None
         if held is not None:
             await held.close()
+
+    def _open_telemetry(self) -> Telemetry | None:
+        wanted = self._wanted_telemetry
+        if wanted is None or isinstance(wanted, Telemetry):
+            return wanted
+        if wanted == "otlp":
+            return otlp(history=self.journal)
+        if isinstance(wanted, str):
+            raise ConfigInvalid(f"`telemetry` is {wanted!r}; name `otlp`, or give a `Telemetry` or a `TracerProvider`")
+        return through(wanted, history=self.journal)
+
+    async def _send_spans(self) -> None:
+        """Keep telemetry going, and send what waits when the swarm stops."""
+        assert self._telemetry is not None  # the worker is there only where it is wanted
+        await self._telemetry.serve()
+
+    async def _close_all(self) -> None:
+        telemetry, self._telemetry = self._telemetry, None
+        # What is left are the newest spans: those of runs that ended while the swarm was stopping.
+        if telemetry is not None and telemetry is self._wanted_telemetry:
+            with anyio.CancelScope(shield=True):
+                await telemetry.flush()
+        elif telemetry is not None:
+            await telemetry.aclose()
+        self._close_journal()
 
     def _close_journal(self) -> None:
         journal = self.journal

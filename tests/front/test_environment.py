@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal._environment import found_keys, journal_path, providers_from
+from shoal._environment import found_keys, journal_path, providers_from, wants_telemetry
 from shoal.errors import ConfigInvalid
 
 KEYS = {"OPENAI_API_KEY": "sk-a-secret", "ANTHROPIC_API_KEY": "sk-another"}
@@ -78,3 +78,17 @@ def test_the_journal_is_where_its_variable_says(monkeypatch: pytest.MonkeyPatch)
 def test_a_user_without_a_home_is_told_what_to_set():
     with pytest.raises(ConfigInvalid, match="`SHOAL_JOURNAL`"):
         journal_path({"SHOAL_JOURNAL": "~nobody-of-that-name/runs.db"})
+
+
+@pytest.mark.parametrize("name", ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"])
+def test_a_receiver_asks_for_spans(name: str):
+    assert wants_telemetry({name: "http://127.0.0.1:4318"})
+
+
+@pytest.mark.parametrize("off", [{"OTEL_SDK_DISABLED": "TRUE"}, {"OTEL_TRACES_EXPORTER": "none"}])
+def test_a_receiver_that_is_switched_off_asks_for_nothing(off: dict[str, str]):
+    assert not wants_telemetry({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318", **off})
+
+
+def test_nothing_asks_for_spans_by_itself():
+    assert not wants_telemetry({})

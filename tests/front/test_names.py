@@ -53,6 +53,7 @@ def test_every_public_name_has_a_home():
 @pytest.mark.parametrize("room", shoal._ROOMS)
 def test_a_room_is_an_attribute(room: str):
     assert getattr(shoal, room) is import_module(f"shoal.{room}")
+    assert shoal.__getattr__(room) is getattr(shoal, room)  # as for one that nobody has loaded yet
 
 
 def test_what_can_be_listed_can_be_had():

@@ -8,11 +8,15 @@ from pathlib import Path
 
 import anyio
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import shoal
 from shoal.actors import Supervisor, Worker
 from shoal.blueprints import Blueprint, CallerSeed, Region, Stage
 from shoal.errors import ConfigInvalid, JournalFailed, RestartsExhausted, RunFailed, RunOwned, SpawnRefused
+from shoal.observability import Span, Telemetry, exporting
 from shoal.providers import Purpose, offline
 from shoal.runtime import MemoryJournal, SqliteJournal, SqliteReader, virtual
 from shoal.runtime.journal import host_name
@@ -122,6 +126,75 @@ async def test_a_given_journal_with_a_name_is_beaten_for_and_stays_open(tmp_path
         async with shoal.Swarm([silent()], journal=journal):
             assert len(journal.hosts()) == 1
         assert journal.hosts() == {}
+
+
+class Kept:
+    """A sink that keeps spans."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self.flushed = 0
+
+    def emit(self, span: Span) -> None:
+        self.spans.append(span)
+
+    def flush(self, timeout_s: float) -> bool:
+        self.flushed += 1
+        return True
+
+    def close(self, timeout_s: float) -> None:
+        raise AssertionError("it is its user's")
+
+    def counts(self) -> tuple[int, int, int, int]:
+        return len(self.spans), 0, 0, 0
+
+
+async def test_a_telemetry_of_the_users_gets_the_spans_and_stays_open(tmp_path: Path):
+    sink = Kept()
+    async with shoal.Swarm([answering("42")], telemetry=Telemetry(sink)) as swarm:
+        run = await swarm.spawn(ANSWERS, task="What is it?", workdir=tmp_path)
+        await run.result()
+        assert "telemetry" in swarm.tree.render()
+    assert [span.name for span in sink.spans][-1] == "invoke_agent answers"
+    assert sink.flushed > 0
+
+
+async def test_a_swarm_may_be_opened_again_with_the_same_telemetry(tmp_path: Path):
+    sink = Kept()
+    swarm = shoal.Swarm([ScriptedProvider(script=lambda _request: "done")], telemetry=Telemetry(sink))
+    for _ in range(2):
+        async with swarm:
+            await (await swarm.spawn(Blueprint("b", (Stage("s"),)), workdir=tmp_path)).result()
+    assert [span.name for span in sink.spans].count("invoke_agent b") == 2
+
+
+async def test_a_tracer_provider_of_the_users_gets_the_spans(tmp_path: Path):
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    async with shoal.Swarm([answering("42")], telemetry=provider) as swarm:
+        with provider.get_tracer("mine").start_as_current_span("mine") as mine:
+            run = await swarm.spawn(ANSWERS, task="What is it?", workdir=tmp_path)
+        await run.result()
+    spans = {span.name: span for span in exporter.get_finished_spans()}
+    parent, here = spans["invoke_agent answers"].parent, mine.get_span_context()
+    assert parent is not None
+    assert (parent.trace_id, parent.span_id) == (here.trace_id, here.span_id)
+
+
+async def test_otlp_is_opened_and_closed_with_the_swarm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    exporter = InMemorySpanExporter()
+    monkeypatch.setattr("shoal._swarm.otlp", lambda history: exporting(exporter, history=history))
+    async with shoal.Swarm([answering("42")], telemetry="otlp") as swarm:
+        await (await swarm.spawn(ANSWERS, task="What is it?", workdir=tmp_path)).result()
+    assert "invoke_agent answers" in {span.name for span in exporter.get_finished_spans()}
+    assert exporter._stopped
+
+
+async def test_telemetry_of_another_kind_is_refused():
+    with pytest.raises(ConfigInvalid, match="name `otlp`"):
+        async with shoal.Swarm([silent()], telemetry="jaeger"):  # type: ignore[arg-type]
+            pass
 
 
 async def test_a_swarm_opens_and_closes_without_a_block(tmp_path: Path):

@@ -1,0 +1,80 @@
+"""The commands by name. Each is loaded when it is called, so that `shoal --help` waits for none of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError, Parameter
+
+from shoal.errors import BlueprintError, RunEnded, RunNotFound, RunOwned, ShoalError
+
+USAGE = 2
+FAILED = 1
+INTERRUPTED = 130
+
+COMMANDS = {
+    "run": "Run a blueprint and write its report.",
+    "resume": "Go on with a run that was interrupted or is paused.",
+    "ps": "List live and recent runs.",
+    "tree": "Show who spawned whom, and what each used.",
+    "result": "Print what a run submitted.",
+    "stages": "Show what each stage of a run used.",
+    "events": "Print the events of a run.",
+    "context": "Show what a run's next request shows the model.",
+    "trace": "Export the spans of a tree of runs.",
+    "validate": "Check a blueprint.",
+    "library": "List the bundled blueprints.",
+}
+
+
+def _version() -> str:
+    from importlib.metadata import version  # noqa: PLC0415 - only those who ask wait for it
+
+    return version("shoal")
+
+
+app = App(
+    name="shoal",
+    help="Run swarms of language-model agents, each with a context window cut into regions.",
+    version=_version,
+    help_format="plaintext",
+    default_parameter=Parameter(negative=""),
+    result_action="return_value",
+    exit_on_error=False,
+    print_error=False,
+    suppress_keyboard_interrupt=False,
+)
+for _order, (_name, _help) in enumerate(COMMANDS.items()):
+    _object = "app" if _name == "trace" else "command"
+    app.command(f"shoal.cli._{_name}:{_object}", name=_name, help=_help, sort_key=_order)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Carry out one command line and return its exit status.
+
+    Args:
+        arguments: What stands behind the program's name; `None` takes the process's.
+    """
+    try:
+        status = app(sys.argv[1:] if arguments is None else list(arguments))
+        sys.stdout.flush()
+    except CycloptsError as error:
+        return _refused(str(error), USAGE, "`shoal --help` lists the commands, `shoal COMMAND --help` their options")
+    except ShoalError as error:
+        # What was asked for cannot be had, as opposed to what was tried and failed.
+        wrong = isinstance(error, BlueprintError | RunNotFound | RunOwned | RunEnded)
+        return _refused(str(error), USAGE if wrong else FAILED)
+    except KeyboardInterrupt:
+        return _refused("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read standard output has gone. Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    return status if isinstance(status, int) else 0
+
+
+def _refused(message: str, status: int, *more: str) -> int:
+    print(f"shoal: {message}", *more, sep="\n", file=sys.stderr)
+    return status

@@ -1,0 +1,173 @@
+"""`shoal context`: the prompt of a run at any moment, and who owns which part of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from shoal.cli._places import JournalOption, JsonOption, RunArgument, run_reader
+from shoal.cli._print import line, print_json, print_table, print_text, say
+from shoal.errors import ConfigInvalid
+from shoal.providers import Message, Request, ToolSpec
+from shoal.runtime import Reader, RunState, fold, recorded
+from shoal.runtime.context import Prompt, assemble
+from shoal.runtime.events import RunSpawned, StageEntered
+
+
+def command(
+    run: RunArgument,
+    /,
+    *,
+    at: Annotated[int | None, Parameter(name="--at", help="As it was behind the event of this seq.")] = None,
+    explain: Annotated[bool, Parameter(name="--explain", negative="", help="Show who owns which part.")] = False,
+    journal: JournalOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Show what a run's next request shows the model, now or at an earlier event."""
+    with run_reader(run, journal) as (reader, row):
+        state = state_at(reader, row.run_id, at)
+    prompt = assemble(state.view, state.stage.offered)
+    if as_json:
+        print_json(_plain(state, prompt))
+    elif explain:
+        _explain(state, prompt)
+    else:
+        _show(state, prompt)
+    return 0
+
+
+def state_at(reader: Reader, run_id: str, at: int | None) -> RunState:
+    """Return the state of a run behind the event *at*; `None` for the newest.
+
+    Raises:
+        ConfigInvalid: The run had entered no stage by then, or has no such event.
+        DefinitionMissing: What the run is made of cannot be had.
+    """
+    events = [event for event in reader.read(run_id) if at is None or event.seq <= at]
+    if at is not None and (not events or events[-1].seq < at):
+        raise ConfigInvalid(f"run {run_id} has no event {at}; its last is {events[-1].seq if events else 0}")
+    if not any(isinstance(event.payload, StageEntered) for event in events):
+        raise ConfigInvalid(f"run {run_id} had entered no stage by event {at}; give a later one")
+    spawned = events[0].payload
+    assert isinstance(spawned, RunSpawned)  # the first event of every run
+    return fold(run_id, recorded(reader.definition(spawned.definition)), events)
+
+
+def _request(state: RunState, prompt: Prompt) -> Request:
+    return Request(state.serving[1], prompt.system, prompt.messages, prompt.tail, prompt.tools)
+
+
+def _plain(state: RunState, prompt: Prompt) -> dict[str, Any]:
+    view = state.view
+    provider, model, window_tokens = state.serving
+    return {
+        "run_id": state.run_id,
+        "seq": state.seq,
+        "stage": state.stage.name,
+        "provider": provider,
+        "model": model,
+        "window_tokens": window_tokens,
+        "approx_tokens": prompt.tokens,
+        "approx_context_chars": prompt.chars,
+        "prompt_digest": _request(state, prompt).digest.hex(),
+        "tools": [_tool(spec) for spec in prompt.tools.specs],
+        "system": [{"owner": block.owner, "tokens": block.tokens, "text": block.text} for block in prompt.system],
+        "messages": [_message(seg.owner, message) for seg in prompt.messages for message in seg.messages],
+        "tail": None if prompt.tail is None else str(prompt.tail),
+        "parts": [dict(row) for row in prompt.explain()],
+        "regions": [
+            {
+                "region": name,
+                "kind": view.states[name].region.kind,
+                "tokens": view.states[name].charged,
+                "budget_tokens": view.states[name].limits.budget,
+                "entries": view.states[name].entries,
+            }
+            for name in view.layout.regions
+        ],
+    }
+
+
+def _tool(spec: ToolSpec) -> dict[str, str]:
+    return {"name": spec.name, "description": spec.description, "schema": spec.schema.decode()}
+
+
+def _message(owner: str, message: Message) -> dict[str, Any]:
+    return {
+        "owner": owner,
+        "role": message.role,
+        "text": message.text,
+        "calls": [{"name": call.name, "arguments": str(call.arguments)} for call in message.calls],
+        "tool": message.tool_name or None,
+        "is_error": message.is_error,
+    }
+
+
+def _explain(state: RunState, prompt: Prompt) -> None:
+    say(_head(state, prompt), "")
+    print_table(
+        ("block", "owner", "tokens", "offset", "cacheable", "why"),
+        [
+            (
+                str(row["block"]),
+                line(str(row["owner"])),
+                str(row["tokens"]),
+                str(row["offset"]),
+                "yes" if row["cacheable"] else "no",
+                line(str(row["why"])),
+            )
+            for row in prompt.explain()
+        ],
+        right=("tokens", "offset"),
+    )
+    say("")
+    states = [(name, state.view.states[name]) for name in state.view.layout.regions]
+    print_table(
+        ("region", "kind", "tokens", "budget", "fill", "entries"),
+        [
+            (
+                line(name),
+                held.region.kind,
+                str(held.charged),
+                str(held.limits.budget),
+                f"{held.charged / max(1, held.limits.budget):.0%}",
+                str(held.entries),
+            )
+            for name, held in states
+        ],
+        right=("tokens", "budget", "fill", "entries"),
+    )
+
+
+def _head(state: RunState, prompt: Prompt) -> str:
+    provider, model, window = state.serving
+    return (
+        f"run {state.run_id} at event {state.seq}, stage {line(state.stage.name)} on {provider}:{model}: "
+        f"about {prompt.tokens} of {window} tokens"
+    )
+
+
+def _show(state: RunState, prompt: Prompt) -> None:
+    say(_head(state, prompt))
+    for spec in prompt.tools.specs:
+        say(f"[tool] {spec.name}: {line(spec.description, 100)}")
+    for block in prompt.system:
+        say("", f"[system] {line(block.owner)}, {block.tokens} tokens")
+        print_text(block.text)
+    for segment in prompt.messages:
+        for message in segment.messages:
+            say("", f"[{message.role}] {line(segment.owner)}{_answers(message)}")
+            if message.text:
+                print_text(message.text)
+            for call in message.calls:
+                say(f"calls {call.name} {line(str(call.arguments))}")
+    if prompt.tail is not None:
+        say("", "[tail]")
+        print_text(str(prompt.tail))
+
+
+def _answers(message: Message) -> str:
+    if not message.tool_name:
+        return ""
+    return f", {message.tool_name}{' failed' if message.is_error else ''}"

@@ -1,0 +1,55 @@
+"""What one command line comes to, and what the tests of the command line share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from shoal.providers import Provider
+
+
+class Said(NamedTuple):
+    """What one command came to."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Standard output as one JSON value."""
+        return json.loads(self.out)
+
+
+Shell: TypeAlias = Callable[..., Said]
+Serve: TypeAlias = Callable[[Provider], None]
+
+BLUEPRINT = """
+[agent]
+name = "answers"
+description = "Answers at once"
+
+[context.regions]
+task = { kind = "pinned", max_tokens = 500, seed = "task_input", volatility = "stable" }
+brief = { kind = "pinned", max_tokens = 500, seed = { caller = "brief" }, volatility = "stable" }
+house_rules = { kind = "pinned", max_tokens = 500, seed = { caller = "house_rules" }, volatility = "stable" }
+
+[stages.answer]
+mode = "output"
+available_tools = ["read_file"]
+system_prompt = "Answer the task."
+
+[[stages.answer.offline.policy]]
+call = "submit_output"
+args = { content = "brief: {region(brief)} rules: {region(house_rules)}" }
+
+[[stages.answer.offline.policy]]
+say = "done"
+"""
+
+
+def newest(shell: Shell, *more: str) -> dict[str, Any]:
+    """Return the newest run as `shoal ps` lists it."""
+    rows: Sequence[dict[str, Any]] = shell("ps", "--json", *more).json
+    return rows[-1]

@@ -1,0 +1,118 @@
+"""`shoal validate`: everything at once, with a status for scripts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from front_shell import BLUEPRINT, Shell
+
+BAD = """
+[agent]
+name = "bad"
+entry_stage = "nowhere"
+
+[context.regions]
+notes = { kind = "pined", max_tokens = 10 }
+other = { kind = "pinned", max_tokens = -1 }
+
+[stages.work]
+mode = "autonomus"
+max_iteratons = 3
+"""
+CLEAN = """
+[agent]
+name = "clean"
+
+[defaults]
+model = "offline:offline"
+
+[context.regions]
+task = { kind = "pinned", max_tokens = 500, seed = "task_input", volatility = "stable" }
+stage_instructions = { kind = "pinned", budget = "3%" }
+
+[stages.work]
+mode = "autonomous"
+max_iterations = 5
+system_prompt = "Work."
+"""
+
+
+@pytest.fixture
+def file(shell: Shell) -> Path:
+    return Path("made.toml")
+
+
+def test_a_clean_blueprint_passes_even_strictly(shell: Shell, file: Path):
+    file.write_text(CLEAN)
+    said = shell("validate", "./made.toml", "--deny-warnings")
+    assert (said.status, said.out, said.err) == (0, "./made.toml: nothing to complain about\n", "")
+
+
+def test_warnings_fail_where_they_are_denied(shell: Shell, file: Path):
+    file.write_text(BLUEPRINT)
+    assert shell("validate", "./made.toml").status == 0
+    said = shell("validate", "./made.toml", "--deny-warnings")
+    assert said.status == 1
+    assert "warning: " in said.out
+
+
+def test_five_mistakes_get_five_findings_with_their_places(shell: Shell, file: Path):
+    file.write_text(BAD)
+    said = shell("validate", "./made.toml", "--json")
+    assert said.status == 2
+    found = said.json["findings"]
+    assert [set(finding) for finding in found] == [{"id", "severity", "message", "file", "line", "column", "key"}] * 5
+    assert [finding["line"] for finding in found] == [4, 7, 8, 11, 12]
+
+
+def test_errors_fail_with_a_status_of_their_own(shell: Shell, file: Path):
+    file.write_text(BAD)
+    said = shell("validate", "./made.toml", "--deny-warnings")
+    assert said.status == 2
+    assert said.out.splitlines()[-1] == "./made.toml: 5 errors"
+    assert "made.toml:7:18: error: " in said.out
+
+
+def test_a_blueprint_that_is_not_there_is_a_finding(shell: Shell):
+    said = shell("validate", "digets", "--json")
+    assert (said.status, said.json["findings"][0]["id"]) == (2, "blueprint-missing")
+
+
+def test_workers_inside_the_folder_are_checked_too(shell: Shell):
+    Path("lead", "reader").mkdir(parents=True)
+    Path("lead", "reader", "blueprint.toml").write_text(BAD)
+    Path("lead", "blueprint.toml").write_text(
+        CLEAN
+        + """
+[stages.split]
+mode = "fan_out"
+worker_agent = "blueprint:reader"
+merge_stage = "merge"
+results_region = "conversation"
+system_prompt = "Split."
+
+[stages.merge]
+system_prompt = "Merge."
+"""
+    )
+    found = shell("validate", "./lead", "--json").json["findings"]
+    assert sum(finding["severity"] == "error" for finding in found) == 5
+    assert {Path(finding["file"]).parent.name for finding in found if finding["severity"] == "error"} == {"reader"}
+
+
+def test_a_worker_that_is_not_there_is_a_finding(shell: Shell):
+    Path("lead").mkdir()
+    Path("lead", "blueprint.toml").write_text(
+        CLEAN.replace('mode = "autonomous"', 'mode = "fan_out"\nworker_agent = "blueprint:nobody"')
+        + 'merge_stage = "merge"\n[stages.merge]\nsystem_prompt = "Merge."\n'
+    )
+    said = shell("validate", "./lead", "--json")
+    assert (said.status, [f["id"] for f in said.json["findings"] if f["severity"] == "error"]) == (
+        2,
+        ["blueprint-missing"],
+    )
+
+
+def test_a_name_of_the_library_is_checked(shell: Shell):
+    assert shell("validate", "digest").status == 0
