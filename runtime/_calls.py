@@ -15,7 +15,7 @@ from shoal.errors import ShoalError
 from shoal.providers import Message, Text, ToolCall
 from shoal.runtime._live import Live
 from shoal.runtime._output import submit
-from shoal.runtime._side import order_summaries, wait_for_summaries
+from shoal.runtime._side import order_summaries, wait_for_summaries, write
 from shoal.runtime._state import Turn
 from shoal.runtime.context import (
     CONVERSATION,
@@ -181,7 +181,7 @@ async def write_results(live: Live) -> None:
     for index, place in places.items():
         if index in drafts:
             most = shares[index] if place.most_tokens is None else min(shares[index], place.most_tokens)
-            live.write(CONVERSATION, _shortened(turn, index, drafts[index], most), joins=True)
+            write(live, CONVERSATION, _shortened(turn, index, drafts[index], most), joins=True)
         else:
             await _route(live, turn, index, place)
 
@@ -233,7 +233,7 @@ async def _route(live: Live, turn: Turn, index: int, place: Destination) -> None
     text = Text.of(pointer(stage.layout, place.region, plan, reads_regions=reads, releases=releases, note=result.note))
     message = _tool_message(turn, index, (text,))
     cost = max(1, estimate(message))
-    live.write(CONVERSATION, Draft("tool_result", message, cost, turn.written[index], cut=0, text=text), joins=True)
+    write(live, CONVERSATION, Draft("tool_result", message, cost, turn.written[index], cut=0, text=text), joins=True)
 
 
 async def write_waiting(live: Live, region: str, draft: Draft, most_tokens: int | None = None) -> Plan:

@@ -8,7 +8,7 @@ from shoal.blueprints import Edge
 from shoal.providers import Message, Text
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
-from shoal.runtime._side import drop_jobs, order_summaries
+from shoal.runtime._side import drop_jobs, order_summaries, write
 from shoal.runtime._state import RunState
 from shoal.runtime._walk import Ask, Finish, Hold, Leave, abandoned
 from shoal.runtime.context import CONVERSATION, Draft, Order, RegionReset, RegionState, estimate
@@ -59,7 +59,7 @@ def say(live: Live, reason: str, text: str) -> None:
     said = Text.of(f"{_SYSTEM}{text}")
     seq = live.emit(Nudged(reason, said))
     message = Message("user", (said,))
-    live.write(CONVERSATION, Draft("user_message", message, max(1, estimate(message)), seq))
+    write(live, CONVERSATION, Draft("user_message", message, max(1, estimate(message)), seq))
 
 
 def ask_again(live: Live, ask: Ask) -> None:
@@ -110,7 +110,7 @@ def report(live: Live, text: str) -> None:
         note(live, text)
         return
     message = Message("user", (Text.of(text),))
-    plan = live.write(ERROR_REPORT, Draft("text", message, max(1, estimate(message)), writer="routing"))
+    plan = write(live, ERROR_REPORT, Draft("text", message, max(1, estimate(message)), writer="routing"))
     if plan.outcome == "refused":
         note(live, text)
 
@@ -118,7 +118,7 @@ def report(live: Live, text: str) -> None:
 def note(live: Live, text: str) -> None:
     """Put a short note of the runtime into the conversation."""
     message = Message("user", (Text.of(f"{_SYSTEM}{text}"),))
-    live.write(CONVERSATION, Draft("user_message", message, max(1, estimate(message))))
+    write(live, CONVERSATION, Draft("user_message", message, max(1, estimate(message))))
 
 
 def _transform(live: Live, edge: Edge) -> None:

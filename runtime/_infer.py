@@ -16,7 +16,7 @@ from shoal.providers import Completed, Message, Purpose, Request, Segment, Text,
 from shoal.runtime._ask import Standing, completion, exchanged, overflow
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
-from shoal.runtime._side import order_summaries, wait_for_summaries
+from shoal.runtime._side import order_summaries, wait_for_summaries, write
 from shoal.runtime._state import calls_of
 from shoal.runtime.context import CONVERSATION, Draft, Order, Part, Prompt, assemble, estimate
 from shoal.runtime.events import InferenceCompleted, InferenceFailed, InferenceStarted, ModelChanged, TokensMeasured
@@ -54,7 +54,7 @@ async def infer(live: Live) -> None:
         message = Message(
             "assistant", (payload.text,) if payload.text else (), calls_of(seq, payload), state=completed.reply.state
         )
-        live.write(CONVERSATION, Draft("assistant_turn", message, max(1, estimate(message)), seq))
+        write(live, CONVERSATION, Draft("assistant_turn", message, max(1, estimate(message)), seq))
 
 
 async def route(live: Live, edges: Sequence[Edge]) -> None:
@@ -100,7 +100,7 @@ def deliver_mail(live: Live) -> None:
     for seq, mail in tuple(live.state.inbox):
         region = mail.region if mail.region in live.state.view.states else None
         message = Message("user", (mail.text,))
-        live.write(region or CONVERSATION, Draft("user_message", message, max(1, estimate(message)), seq))
+        write(live, region or CONVERSATION, Draft("user_message", message, max(1, estimate(message)), seq))
 
 
 # --- the guard

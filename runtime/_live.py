@@ -83,7 +83,7 @@ class Live:
             self.emit(change, message)
 
     def write(self, region: str, draft: Draft, *, most_tokens: int | None = None, joins: bool = False) -> Plan:
-        """Plan a write that waits for nothing, carry it out, order the summaries it asks for, and return the plan."""
+        """Plan a write that waits for nothing, carry it out, and return the plan; its orders are left to the caller."""
         window = self.state.view
         busy = region in self.state.busy_regions()
         plan = window.plan_write(region, draft, most_tokens=most_tokens, in_flight=busy, joins=joins)

@@ -21,7 +21,7 @@ from shoal.runtime._lanes import Job, JobFailed
 from shoal.runtime._live import Live
 from shoal.runtime._seeds import resolve_seeds
 from shoal.runtime._sources import sources_of
-from shoal.runtime.context import OVERHEAD, Entry, Order, Part, estimate, estimate_text
+from shoal.runtime.context import OVERHEAD, Draft, Entry, Order, Part, Plan, estimate, estimate_text
 from shoal.runtime.events import (
     InferenceFailed,
     InferenceStarted,
@@ -73,6 +73,13 @@ def order_summaries(live: Live, orders: Iterable[Order]) -> None:
         if order.region not in live.state.busy_regions():
             job = live.emit(LaneStarted("compaction", order.region, order.entry_ids))
             submit_job(live, job)
+
+
+def write(live: Live, region: str, draft: Draft, *, joins: bool = False) -> Plan:
+    """Plan a write that waits for nothing, carry it out, order the summaries it asks for, and return the plan."""
+    plan = live.write(region, draft, joins=joins)
+    order_summaries(live, plan.orders)
+    return plan
 
 
 async def wait_for_summaries(live: Live, regions: Sequence[str]) -> None:

@@ -442,7 +442,7 @@ def block(text: str, tokens: int, name: str = "a") -> SeedBlock:
 
 
 def test_what_fits_is_kept_as_it_is():
-    given = Resolved("r", "files", (block("x" * 40, 10), block("y" * 40, 10)), ("a note",))
+    given = Resolved("r", "files", (block("x" * 40, 10), block("y" * 40, 10, "b")), ("a note",))
     assert fitted(given, 20, refuses=True) == given
 
 
@@ -455,10 +455,10 @@ def test_what_does_not_fit_is_cut_with_a_marker_and_noted():
 
 
 def test_blocks_for_which_nothing_is_left_are_dropped_and_noted():
-    given = Resolved("r", "tools", (block("x" * 40, 10), block("y" * 40, 10)))
+    given = Resolved("r", "tools", (block("x" * 40, 10), block("y" * 40, 10, "b")))
     fitting = fitted(given, 10, refuses=False)
     assert [str(each.text)[0] for each in fitting.blocks] == ["x"]
-    assert fitting.notes == ("a: 0 of 10 tokens fit",)
+    assert fitting.notes == ("b: 0 of 10 tokens fit",)
 
 
 def test_a_callers_word_is_never_cut():
