@@ -112,6 +112,25 @@ def test_a_job_beside_which_the_run_goes_on_hangs_below_the_run_and_points_to_wh
     assert [(link.span_id, link.kind) for link in lane(told).links] == [(stage.span_id, "ordered_by")]
 
 
+def test_a_job_beside_which_a_call_begins_hangs_below_the_run(told: Story):
+    job = told.add(LaneStarted("compaction", "notes", (1,)))
+    told.add(ToolCallStarted(reply(told), 0))
+    told.add(LaneCompleted("compaction", job, "notes"))
+    told.end()
+    assert parent_of(spans_of(told), lane(told)).name == "invoke_agent desk"
+
+
+def test_nobody_waits_for_a_title(told: Story):
+    job = told.add(LaneStarted("titling"))
+    told.add(LaneCompleted("titling", job))
+    told.leave()
+    told.end()
+    spans = spans_of(told)
+    title = one(spans, "lane.titling")
+    assert parent_of(spans, title).name == "invoke_agent desk"
+    assert [link.span_id for link in title.links] == [one(spans, "stage work").span_id]
+
+
 def test_a_job_that_outlives_its_stage_hangs_below_the_run(told: Story):
     job = told.add(LaneStarted("compaction", "notes", (1,)))
     told.leave()

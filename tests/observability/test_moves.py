@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spankit import CHILD, Story, named, one, share, spans_of
 
-from shoal.observability import Span
+from shoal.observability import Projection, Span
 from shoal.providers import Text
 from shoal.runtime import ledger_of
 from shoal.runtime.context import (
@@ -102,6 +102,18 @@ def test_a_transition_whose_price_is_not_known_has_no_cost():
     assert "shoal.cost.usd" not in moved(story).attributes
 
 
+def test_a_routing_question_is_paid_by_the_transition_it_chose_and_linked_from_no_other():
+    story = begun()
+    story.answer(story.ask("routing"), "routing", cost=Decimal("0.25"))
+    story.leave("work", "tell")
+    story.enter("tell")
+    story.leave("tell", "end")
+    story.end()
+    first, second = moved(story), one(spans_of(story), "transition tell → end")
+    assert (first.attributes["shoal.cost.usd"], second.attributes["shoal.cost.usd"]) == (0.25, 0.0)
+    assert (len(first.links), len(second.links)) == (1, 0)
+
+
 @given(st.lists(st.sampled_from(["stage", "routing", "compaction", "titling"]), max_size=8), st.integers(0, 8))
 def test_a_transition_costs_what_the_ledger_says(purposes: list[str], split: int):
     story = begun()
@@ -192,6 +204,40 @@ def test_a_clock_that_goes_back_makes_no_span_of_negative_length():
     story.leave()
     story.end()
     assert all(span.start_ns < span.end_ns for span in spans_of(story))
+
+
+@given(st.floats(1.7e9, 1.8e9))
+def test_a_time_is_the_same_before_and_after_the_journal_kept_it(at: float):
+    def told(began: float) -> list[Span]:
+        story = Story(began=began)
+        story.spawn()
+        story.at = began
+        story.end()
+        return spans_of(story)
+
+    assert told(at) == told(round(at * 1e6) / 1e6)
+
+
+def test_looking_at_what_is_open_ends_nothing():
+    story = begun()
+    story.ask()
+    projection = Projection()
+    seen = [projection.feed(event) or projection.unfinished() for event in story.events]
+    story.answer(3)
+    story.leave("work", "tell")
+    story.enter("tell")
+    story.end()
+    spans = [span for event in story.events[3:] for span in projection.feed(event)]
+    assert [len(shown) for shown in seen] == [1, 2, 3]
+    assert spans == spans_of(story)
+
+
+def test_a_user_who_resumes_a_run_interrupts_nothing():
+    story = begun()
+    started = story.ask()
+    story.add(RunPaused("wait"), RunResumed("user"))
+    story.answer(started)
+    assert "shoal.interrupted" not in one(spans_of(story), "chat m").attributes
 
 
 # --- the run

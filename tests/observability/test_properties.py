@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from drawn import merged, trees
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,8 @@ from spankit import Story, recomputed
 from shoal.observability import Projection, Span, trace_of
 from shoal.runtime import Event, MemoryJournal
 from shoal.runtime.events import ChildSpawned, RunEnded
+
+pytestmark = pytest.mark.wall_limit(600)  # nightly draws two thousand trees
 
 
 def whole(stories: list[Story]) -> tuple[Span, ...]:
