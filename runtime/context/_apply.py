@@ -6,7 +6,7 @@ the change and the window alone, so that both end in the same window.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -19,7 +19,7 @@ from shoal.runtime.context._changes import (
     SeedRefreshed,
     SeedResolved,
 )
-from shoal.runtime.context._entry import Entry, chars_of
+from shoal.runtime.context._entry import Entry, chars_of, unused
 from shoal.runtime.context._store import Item, RegionState
 
 
@@ -27,10 +27,9 @@ def apply_write(state: RegionState, change: EntryWritten, seq: int, at: float, m
     """Put an entry that says *message* into *state*: in place of others, into the turn it answers, or behind all."""
     state.next_id = max(state.next_id, change.entry_id + 1)
     entry = Entry(change.entry_id, seq, change.kind, message, change.tokens, chars_of(message), at, change.key)
-    where = state.remove(change.replaces) if change.replaces else None
     newest = state.newest
-    if where is not None:
-        state.insert(entry, where)
+    if change.replaces:
+        state.replace(change.replaces, (entry,))
     elif change.kind == "tool_result" and newest is not None and newest.asked(message.call_id):
         state.join(entry)
     else:
@@ -40,7 +39,7 @@ def apply_write(state: RegionState, change: EntryWritten, seq: int, at: float, m
 def apply_removal(state: RegionState, ids: tuple[int, ...]) -> None:
     """Take entries (of a checklist: items) out of *state*."""
     if state.region.kind != "checklist":
-        state.remove(ids)
+        state.replace(ids)
         return
     for item_id in ids:
         del state.items[item_id]
@@ -69,7 +68,7 @@ def apply_item(state: RegionState, change: ItemChanged) -> None:
 def apply_summary(states: Mapping[str, RegionState], change: ContextCompacted, seq: int, at: float) -> None:
     """Put a summary in place of the entries that it stands for, here or in the region that carries summaries on."""
     source, target = states[change.region], states[change.into]
-    source.remove(change.entry_ids)
+    source.replace(change.entry_ids)
     target.next_id = max(target.next_id, change.entry_id + 1)
     message = Message("user", (change.summary,))
     entry = Entry(change.entry_id, seq, "summary", message, change.tokens, chars_of(message), at)
@@ -81,26 +80,27 @@ def apply_summary(states: Mapping[str, RegionState], change: ContextCompacted, s
 
 def apply_seed(state: RegionState, change: SeedResolved, seq: int, at: float) -> None:
     """Put what a seed gave into *state*; of a checklist the items follow as changes of their own."""
-    if state.region.kind == "checklist":
-        return
-    for block in change.blocks:
-        state.append(_seed_entry(state, state.next_id, seq, at, block))
+    if state.region.kind != "checklist":
+        ids = range(state.next_id, state.next_id + len(change.blocks))
+        state.replace((), _seed_entries(state, ids, change.blocks, (), seq, at))
 
 
 def apply_refresh(state: RegionState, change: SeedRefreshed, seq: int, at: float) -> None:
     """Put what a seed gave in place of what it gave before."""
-    where = state.remove(change.replaces)
-    for offset, (entry_id, block) in enumerate(zip(change.entry_ids, change.blocks, strict=True)):
-        entry = _seed_entry(state, entry_id, seq, at, block)
-        if where is None:
-            state.append(entry)
-        else:
-            state.insert(entry, where + offset)
+    entries = _seed_entries(state, change.entry_ids, change.blocks, change.replaces, seq, at)
+    state.replace(change.replaces, entries)
 
 
-def _seed_entry(state: RegionState, entry_id: int, seq: int, at: float, block: SeedBlock) -> Entry:
-    state.next_id = max(state.next_id, entry_id + 1)
-    message = Message("user", (block.text,))
-    # What others wrote under the same key stays theirs, and two calls of one tool are two keys.
-    key = state.free_key(block.name) if state.region.kind == "hashmap" and block.name else None
-    return Entry(entry_id, seq, "text", message, block.tokens, chars_of(message), at, key, block.name)
+def _seed_entries(
+    state: RegionState, ids: Sequence[int], blocks: Sequence[SeedBlock], replaces: Sequence[int], seq: int, at: float
+) -> list[Entry]:
+    """Return *blocks* as entries. In a hashmap each gets a key that nobody else has: what others wrote stays theirs."""
+    taken = {entry.key for entry in state.all_entries() if entry.entry_id not in replaces}
+    entries: list[Entry] = []
+    for entry_id, block in zip(ids, blocks, strict=True):
+        state.next_id = max(state.next_id, entry_id + 1)
+        key = unused(block.name, taken) if state.region.kind == "hashmap" and block.name else None
+        taken.add(key)
+        message = Message("user", (block.text,))
+        entries.append(Entry(entry_id, seq, "text", message, block.tokens, chars_of(message), at, key, block.name))
+    return entries

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain, count
 from typing import final
 
 import msgspec
 
 from shoal.providers import Message, Text
 from shoal.runtime.context._changes import SeedBlock
-from shoal.runtime.context._entry import BYTES_PER_TOKEN, estimate_text
+from shoal.runtime.context._entry import BYTES_PER_TOKEN, estimate_text, unused
 
 SMALLEST_SHARE = 256
 """Tokens that each tool result of a turn keeps at the least."""
@@ -84,8 +83,7 @@ def named(blocks: Iterable[SeedBlock]) -> tuple[SeedBlock, ...]:
     taken: set[str] = set()
     made: list[SeedBlock] = []
     for block in blocks:
-        names = chain((block.name,), (f"{block.name} ({number})" for number in count(2)))
-        name = next(name for name in names if name not in taken)
+        name = unused(block.name, taken)
         taken.add(name)
         made.append(block if name == block.name else msgspec.structs.replace(block, name=name))
     return tuple(made)

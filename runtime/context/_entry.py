@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
+from itertools import chain, count
 from typing import Literal, TypeAlias, final
 
 import msgspec
@@ -135,6 +136,12 @@ class Draft(msgspec.Struct, frozen=True, gc=False, eq=False):
     text: Text | None = None
     writer: Writer = "framework"
     counted: str = "estimate"
+
+
+def unused(name: str, taken: Container[str | None]) -> str:
+    """Return *name*, or *name* with the first number that makes it none of *taken*."""
+    names = chain((name,), (f"{name} ({number})" for number in count(2)))
+    return next(name for name in names if name not in taken)
 
 
 def size(text: Text) -> tuple[int, int]:

@@ -7,7 +7,6 @@ A chunk is what is rendered together. In a region whose kind renders messages it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import count
 from typing import Any, Literal, TypeAlias, final
 
 import msgspec
@@ -15,7 +14,7 @@ import msgspec
 from shoal.blueprints import Region
 from shoal.providers import Block, Segment, Text, digest
 from shoal.runtime.context._budget import Limits
-from shoal.runtime.context._entry import Entry, Group, size
+from shoal.runtime.context._entry import Entry, Group, size, unused
 
 CHUNK_TOKENS = 2_048
 """A chunk of a `grows` region freezes once it holds this many tokens."""
@@ -147,7 +146,7 @@ class RegionState:
         self.instructions: Text | None = None
         self.instruction_tokens = 0
         self.moved = 0
-        """How often an entry took another place than the last."""
+        """How often entries went, so that others may have another number now. None comes in front without that."""
         self.listed = 0
         """`moved` as it was when the model last saw its entries numbered."""
         self.cached: Any = None
@@ -203,9 +202,7 @@ class RegionState:
 
     def free_key(self, name: str) -> str:
         """Return *name*, or *name* with the first number that no entry's key has yet."""
-        taken = {entry.key for entry in self.all_entries()}
-        numbered = (f"{name} ({number})" for number in count(2))
-        return name if name not in taken else next(key for key in numbered if key not in taken)
+        return unused(name, {entry.key for entry in self.all_entries()})
 
     # --- changing (by applied events only)
 
@@ -230,25 +227,17 @@ class RegionState:
         chunk.changed()
         self._grew(chunk, (entry,))
 
-    def insert(self, entry: Entry, where: int) -> None:
-        """Put *entry* in front of the group at position *where* (0 is the oldest); behind all where there is none."""
-        self.moved += 1
-        for chunk in self.chunks:
-            if where < len(chunk.groups):
-                chunk.groups.insert(where, entry)
-                chunk.changed()
-                self._grew(chunk, (entry,))
-                return
-            where -= len(chunk.groups)
-        self.append(entry)
-
     def put_at_head(self, entry: Entry) -> None:
         """Put *entry* in front of everything; what is already cut into chunks stays cut so."""
-        if self.cut == "never" or not self.chunks:
-            self.insert(entry, 0)
+        if not self.chunks:
+            self.append(entry)
             return
-        self.moved += 1
         first = self.chunks[0]
+        if self.cut == "never":
+            first.groups.insert(0, entry)
+            first.changed()
+            self._grew(first, (entry,))
+            return
         if not first.continued:
             first.continued = True
             first.changed()
@@ -258,23 +247,28 @@ class RegionState:
         self.chunks.insert(0, head)
         self._grew(head, (entry,))
 
-    def remove(self, entry_ids: Iterable[int]) -> int | None:
-        """Take the groups of those entries out and return the position of the first; `None` where there is none."""
+    def replace(self, entry_ids: Iterable[int], entries: Iterable[Entry] = ()) -> None:
+        """Take the groups of those ids out and put *entries* where the first of them stood, or else behind all."""
         gone = frozenset(entry_ids)
-        first: int | None = None
-        position = 0
-        for chunk in self.chunks:
-            hit = [index for index, group in enumerate(chunk.groups) if not gone.isdisjoint(group.ids)]
-            if hit:
-                first = position + hit[0] if first is None else first
-                chunk.groups = [group for index, group in enumerate(chunk.groups) if index not in hit]
-                chunk.count()
-            position += len(chunk.groups)
-        if first is not None:
+        coming = list(entries)
+        hit = [chunk for chunk in self.chunks if any(not gone.isdisjoint(group.ids) for group in chunk.groups)]
+        for chunk in hit:
+            kept: list[Group] = []
+            for group in chunk.groups:
+                if gone.isdisjoint(group.ids):
+                    kept.append(group)
+                else:
+                    kept += coming
+                    coming = []
+            chunk.groups = kept
+            chunk.count()
+            self._freeze(chunk)
+        if hit:
             self.moved += 1
             self.chunks = [chunk for chunk in self.chunks if chunk.groups]
             self.recount()
-        return first
+        for entry in coming:
+            self.append(entry)
 
     def clear(self) -> None:
         """Take everything out; ids go on counting."""
@@ -320,12 +314,15 @@ class RegionState:
         chunk.entries += len(entries)
         chunk.chars += chars
         chunk.segment = None
-        # What is frozen stays so: an entry that was put into a frozen chunk by name does not thaw it.
-        if self.cut == "grows":
-            chunk.frozen = chunk.frozen or chunk.tokens >= CHUNK_TOKENS
-        elif self.cut == "messages":
-            chunk.frozen = chunk.frozen or chunk.entries >= SEGMENT_MESSAGES or chunk.chars >= SEGMENT_CHARS
+        self._freeze(chunk)
         self.tokens += tokens
         self.chars += chars
         self.entries += len(entries)
         self.touched()
+
+    def _freeze(self, chunk: Chunk) -> None:
+        """Freeze *chunk* where it is big enough; one that is frozen stays so, whatever goes or comes in it by name."""
+        if self.cut == "grows":
+            chunk.frozen = chunk.frozen or chunk.tokens >= CHUNK_TOKENS
+        elif self.cut == "messages":
+            chunk.frozen = chunk.frozen or chunk.entries >= SEGMENT_MESSAGES or chunk.chars >= SEGMENT_CHARS

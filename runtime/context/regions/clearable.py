@@ -24,7 +24,7 @@ class Clearable:
             return Admission()
         if state.region.admission == "reject":
             return full(state, draft, asked)
-        return Admission(evict=oldest_until(state, -1, leaving=asked.replaces).evict)
+        return Admission(evict=oldest_until(state, 0, leaving=asked.replaces).evict)
 
     def release(self, state: RegionState, entry_ids: Sequence[int]) -> str | None:
         """Anything may be released."""
@@ -32,7 +32,7 @@ class Clearable:
 
     def shrink(self, state: RegionState, limits: Limits, need_tokens: int) -> Shrunk:
         """Give up everything."""
-        return oldest_until(state, -1)
+        return oldest_until(state, 0)
 
     def render(self, state: RegionState, theme: Theme) -> Rendered:
         """Render one block, or one a chunk where it grows."""

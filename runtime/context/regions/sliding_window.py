@@ -104,9 +104,9 @@ def _by_count(state: RegionState, asked: Asked) -> Admission:
     if region.max_items is None:
         return Admission()
     surplus = _entries_after(state, asked) - region.max_items
+    if region.strategy == "compact" and (asked.in_flight or surplus <= region.compact_count):
+        return Admission()  # what is being folded waits for its summary, as long as the budget holds
     if region.strategy == "compact" and surplus <= 2 * region.compact_count:
-        if surplus <= region.compact_count or asked.in_flight:
-            return Admission()
         # Never the newest group: its calls may still be waiting for their results.
         return Admission(order=ids_of(list(state.groups())[:-1][: region.compact_count]))
     if region.strategy == "bulk" and surplus <= region.overflow:

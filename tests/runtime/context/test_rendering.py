@@ -227,6 +227,21 @@ def test_a_summary_in_front_of_a_first_chunk_makes_that_a_later_one():
     assert [text[:21] for text in held.blocks("code")] == ["## code\nshort", "## code (continued)\nx"]
 
 
+def test_a_summary_in_front_of_a_chunk_that_lost_nothing_still_takes_its_heading():
+    held = Held(Region("code", kind="compacting", volatility="grows", max_tokens=9_000))
+    held.write("code", 2_100, key="a")
+    held.write("code", 2_100)
+    held.write("code", "newest")
+    held.call("context_write", region="code", key="a", content="written since")
+    assert held.blocks("code")[0] == "## code\nwritten since"
+    held.summarise("code", (1, 2), "short")
+    assert held.blocks("code") == [
+        "## code\nshort",
+        "## code (continued)\nwritten since",
+        "## code (continued)\nnewest",
+    ]
+
+
 def test_a_summary_of_everything_is_all_that_is_left():
     held = Held(Region("code", kind="compacting", volatility="grows", max_tokens=9_000))
     held.write("code", 2_100)
@@ -244,12 +259,21 @@ def test_a_rewritten_key_stays_in_its_frozen_chunk():
     assert held.state("notes").chunks[0].frozen
 
 
-def test_a_key_whose_chunk_is_gone_is_written_anew_at_the_end():
+def test_a_rewritten_key_that_was_all_of_its_chunk_stays_in_it():
     held = Held(Region("notes", volatility="grows", max_tokens=9_000))
+    held.write("notes", 2_100, key="a")
     held.write("notes", 2_100)
-    held.write("notes", "old", key="a")
+    before = held.prompt().system[1]
     held.call("context_write", region="notes", key="a", content="new")
-    assert held.blocks("notes")[1] == "## notes (continued)\nnew"
+    assert held.blocks("notes")[0] == "## notes\nnew"
+    assert held.prompt().system[1] is before
+
+
+def test_a_rewritten_key_that_makes_its_chunk_big_enough_freezes_it():
+    held = Held(Region("notes", volatility="grows", max_tokens=9_000))
+    held.write("notes", "small", key="a")
+    held.call("context_write", region="notes", key="a", content=text_of(2_100))
+    assert held.prompt().system[0].frozen
 
 
 # --- messages

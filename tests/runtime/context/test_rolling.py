@@ -7,7 +7,7 @@ from windowkit import Held, kinds, text_of
 
 from shoal.blueprints import Region
 from shoal.providers import Message, Text
-from shoal.runtime.context import EntriesEvicted, EntryWritten, Plan
+from shoal.runtime.context import Draft, EntriesEvicted, EntryWritten, Plan, estimate
 
 
 def evictions(plan: Plan) -> list[tuple[tuple[int, ...], int, str]]:
@@ -95,9 +95,11 @@ def test_a_ceiling_that_is_not_reached_cuts_nothing():
 
 def test_what_is_cut_twice_is_made_again_as_it_was_written():
     held = Held(Region("notes", max_tokens=60))
-    said = Message("user", (Text.of(text_of(50)), Text.of("\n[the end]")))
-    draft = held.draft("", message=said, text=Text.of("\n[the end]"), writer="routing")
-    held.change(held.window.plan_write("notes", draft, most_tokens=30).changes)
+    content, note = Message("user", (Text.of(text_of(25)),)), Text.of("\n" + "[the end] " * 12)
+    said = Message("user", (*content.texts, note))
+    draft = Draft("text", said, estimate(said), held.source(content), text=note, writer="routing")
+    held.change(held.window.plan_write("notes", draft, most_tokens=45).changes)
+    assert "[the end]" in held.texts("notes")[0]
     assert held.replayed().dump() == held.window.dump()
 
 
@@ -323,6 +325,12 @@ def test_compact_orders_no_second_summary_while_one_is_made():
     for _ in range(6):
         held.say(5)
     assert held.say(5, in_flight=True).orders == ()
+
+
+def test_compact_drops_nothing_while_a_summary_is_made():
+    held = counted("compact", compact_count=2)
+    plans = [held.say(5, in_flight=True) for _ in range(20)]
+    assert [evictions(plan) for plan in plans] == [[]] * 20
 
 
 def test_compact_whose_summaries_fail_goes_back_to_max_items_as_bulk_does():

@@ -137,6 +137,14 @@ def test_a_history_that_cannot_take_a_summary_leaves_it_at_the_head_and_has_itse
     assert orders == (Order("history", (1, 2)),)
 
 
+def test_a_history_takes_a_summary_that_fills_it_exactly():
+    held = Held(CODE, HISTORY)
+    held.write("history", 50)
+    held.write("code", 60)
+    held.summarise("code", (1,), text_of(10, "s"))
+    assert held.tokens("history") == 60
+
+
 def test_a_history_of_one_summary_is_not_folded():
     held = Held(CODE, HISTORY)
     held.write("history", 55)
