@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast, final
 
 from shoal.blueprints import Blueprint, canonical, from_canonical
-from shoal.errors import DefinitionMissing
+from shoal.errors import BlueprintInvalid, DefinitionMissing
 from shoal.runtime.tools import Tool
 
 FORMAT = 1
@@ -58,26 +58,37 @@ def definition_of(bundle: Bundle, given: Sequence[Tool]) -> bytes:
     """Return what the journal keeps of a run's definition."""
     tools = [{"name": t.name, "source": t.source, "schema": t.schema, "description": t.description} for t in given]
     whole = {"format": FORMAT, "tools": tools, **_plain(bundle)}
-    return json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return json.dumps(whole, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _plain(bundle: Bundle) -> dict[str, Any]:
     workers = {name: _plain(worker) for name, worker in bundle.workers.items()}
-    return {"blueprint": json.loads(canonical(bundle.blueprint)), "workers": workers}
+    folder = bundle.blueprint.folder
+    return {
+        "blueprint": json.loads(canonical(bundle.blueprint)),
+        # What it names in its own folder, such as seeds that are resolved again, it still finds after a restart.
+        "folder": None if folder is None else str(folder),
+        "workers": workers,
+    }
 
 
 def read_definition(data: bytes) -> tuple[Bundle, Sequence[Mapping[str, Any]]]:
     """Return the bundle of a definition, and the tools that were given in code: name, source, schema.
 
     Raises:
-        DefinitionMissing: It was written by a newer version.
+        DefinitionMissing: It was written by a newer version, or is damaged.
     """
-    whole = cast("dict[str, Any]", json.loads(data))
-    if whole["format"] > FORMAT:
-        raise DefinitionMissing(f"this run's definition has format {whole['format']}; this version reads 1 to {FORMAT}")
-    return _read(whole), whole["tools"]
+    try:
+        whole = cast("dict[str, Any]", json.loads(data))
+        if whole["format"] > FORMAT:
+            said = f"this run's definition has format {whole['format']}; this version reads 1 to {FORMAT}"
+            raise DefinitionMissing(f"{said}; install a newer one")
+        return _read(whole), whole["tools"]
+    except (ValueError, KeyError, TypeError, AttributeError, BlueprintInvalid) as exc:
+        raise DefinitionMissing(f"this run's definition is damaged ({exc!r}); take the run from a good copy") from exc
 
 
 def _read(plain: Mapping[str, Any]) -> Bundle:
-    blueprint = from_canonical(json.dumps(plain["blueprint"]).encode())
+    folder = plain["folder"]
+    blueprint = from_canonical(json.dumps(plain["blueprint"]).encode(), folder=None if folder is None else Path(folder))
     return Bundle(blueprint, {name: _read(worker) for name, worker in plain["workers"].items()})

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Container, Mapping
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import anyio.to_thread
-import jsonschema_rs
 import tomli
 
 from shoal.blueprints import OutputSpec
@@ -20,7 +18,7 @@ from shoal.runtime._live import Live
 from shoal.runtime._paths import PathRefused, open_inside
 from shoal.runtime.context import FINAL_OUTPUT, Draft, cut_to, estimate
 from shoal.runtime.events import OutputSubmitted
-from shoal.runtime.tools import ToolResult
+from shoal.runtime.tools import ToolResult, parse_json, schema_bytes, violations
 
 
 def output_spec(live: Live) -> OutputSpec:
@@ -47,7 +45,7 @@ async def submit(live: Live, source: int, index: int, args: Mapping[str, Any]) -
     """
     content = str(args["content"])
     spec = output_spec(live)
-    problem = _problem(live, content, spec)
+    problem = problem_of(content, spec, live.state.program.stages)
     if problem is not None:
         return ToolResult.error(problem)
     artifacts = tuple(str(path) for path in args.get("artifacts", ()))
@@ -58,15 +56,22 @@ async def submit(live: Live, source: int, index: int, args: Mapping[str, Any]) -
             return ToolResult.error(f"the artifact {refused}; nothing was submitted")
     kept = _kept_chars(content, live.host.limits.output_bytes)
     live.emit(OutputSubmitted(source, index, live.state.stage.name, spec.format, kept, artifacts))
-    _mirror(live, source, index, Text.of(content if kept is None else content[:kept]))
+    _mirror(live, source, index, Text.of(content if kept is None else content[:kept]), kept)
     cut = "" if kept is None else f" It was longer than {live.host.limits.output_bytes} bytes and was cut."
     return ToolResult.of(f"Submitted.{cut}")
 
 
-def _problem(live: Live, content: str, spec: OutputSpec) -> str | None:
+def problem_of(content: str, spec: OutputSpec, stages: Container[str]) -> str | None:
+    """Say what is wrong with *content* as an answer, for the model; `None` where it is one.
+
+    Args:
+        content: The answer.
+        spec: What it has to look like.
+        stages: Names of the run's stages: a model that hands one in has mistaken what it was asked.
+    """
     if not content.strip():
         return "`content` is empty; submit the whole answer in it"
-    if content.strip() in live.state.program.stages:
+    if content.strip() in stages:
         return f"{content.strip()!r} is the name of a stage, not an answer; submit the whole answer in `content`"
     parsed: object = None
     kind = (spec.format or "").lower()
@@ -80,11 +85,11 @@ def _problem(live: Live, content: str, spec: OutputSpec) -> str | None:
         return None
     if kind != "json":
         try:
-            parsed = json.loads(content)
+            parsed = parse_json(content)
         except (ValueError, RecursionError) as exc:
             return f"the answer has to match a schema, and is not JSON: {exc}"
-    errors = [error.message for error in jsonschema_rs.iter_errors(dict(spec.schema), cast("Any", parsed))]
-    return f"the answer breaks its schema: {'; '.join(errors[:5])}" if errors else None
+    found = violations(schema_bytes(spec.schema), parsed)
+    return f"the answer breaks its schema: {'; '.join(found)}" if found else None
 
 
 def _csv(content: str) -> object:
@@ -96,7 +101,7 @@ def _csv(content: str) -> object:
 
 
 _PARSERS: Mapping[str, Callable[[str], object]] = {
-    "json": json.loads,
+    "json": parse_json,
     "xml": ET.fromstring,
     "toml": tomli.loads,
     "csv": _csv,
@@ -114,13 +119,21 @@ def _kept_chars(content: str, most_bytes: int) -> int | None:
     return len(data[:most_bytes].decode("utf-8", "ignore"))
 
 
-def _mirror(live: Live, source: int, index: int, content: Text) -> None:
-    """Show the answer in `final_output`, in place of an earlier one and cut to what the region holds."""
+def _mirror(live: Live, source: int, index: int, content: Text, kept: int | None) -> None:
+    """Show the answer in `final_output`, in place of an earlier one and cut to what the region holds.
+
+    Args:
+        live: The run.
+        source: Seq of the reply.
+        index: Number of the call.
+        content: The answer, as far as it counts.
+        kept: How many characters of what the call holds that is; `None` for all of them.
+    """
     state = live.state.view.states[FINAL_OUTPUT]
     whole = Message("user", (content,))
     cost = estimate(whole)
     budget = state.limits.estimated(live.state.view.ratio).budget
-    draft = Draft("text", whole, cost, source, index)
+    draft = Draft("text", whole, cost, source, index, cut=kept)
     if cost > budget:
         shorter = cut_to(whole, cost, budget)
         draft = Draft("text", shorter.message, shorter.tokens, source, index, cut=shorter.chars, text=shorter.marker)

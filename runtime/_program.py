@@ -6,6 +6,8 @@ A run's memory is its window; what it is made of stands here once, however many 
 from __future__ import annotations
 
 import hashlib
+import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
@@ -15,7 +17,7 @@ from shoal.errors import SpawnRefused
 from shoal.providers import NO_TOOLS, PolicyStep, ToolSet
 from shoal.runtime._bundle import Bundle, definition_of, read_definition
 from shoal.runtime.context import Layout, Theme, layout_of, names_of
-from shoal.runtime.tools import BUILT_IN, Tool
+from shoal.runtime.tools import BUILT_IN, Tool, compiled, schema_bytes
 
 
 @final
@@ -60,7 +62,8 @@ class Program:
         given: Tools that the spawn brings in code.
 
     Raises:
-        SpawnRefused: A stage lists a tool that nobody has.
+        SpawnRefused: A stage lists a tool that nobody has, a given one would take another's place, or an answer's
+            schema is none.
     """
 
     def __init__(self, bundle: Bundle, given: Sequence[Tool] = ()) -> None:
@@ -71,6 +74,7 @@ class Program:
         self.definition = definition_of(bundle, self.given)
         """What the journal keeps of it."""
         self.digest = hashlib.sha256(self.definition).hexdigest()[:32]
+        _check_given(self.given)
         theme = Theme(names_of(blueprint))
         known = {**BUILT_IN, **{tool.name: tool for tool in self.given}}
         listed = {name for stage in blueprint.stages for name in stage_tools(stage)}
@@ -122,6 +126,7 @@ def _stage(
             "give it with `spawn(tools=[…])` or take it out of `available_tools`"
         )
     tools = {name: known[name] for name in names}
+    _check_output(blueprint, stage)
     layout = layout_of(blueprint, stage, theme)
     regions = layout.regions.items()
     refreshing = tuple(name for name, region in regions if getattr(region.seed, "refresh", "once") != "once")
@@ -138,6 +143,28 @@ def _stage(
         watched,
         stage.model or blueprint.model,
     )
+
+
+def _check_given(given: Sequence[Tool]) -> None:
+    names = Counter(tool.name for tool in given)
+    for tool in given:
+        built_in = BUILT_IN.get(tool.name)
+        if names[tool.name] > 1:
+            raise SpawnRefused(f"two tools are given under the name `{tool.name}`; rename one of them")
+        if built_in is not None and built_in.call is None:
+            raise SpawnRefused(f"`{tool.name}` is a tool that the run itself answers; give yours another name")
+        _, why = compiled(tool.spec.schema)
+        if why:
+            said = f"the schema of the tool `{tool.name}` cannot be compiled, so its arguments are not checked: {why}"
+            warnings.warn(said, RuntimeWarning, stacklevel=3)
+
+
+def _check_output(blueprint: Blueprint, stage: Stage) -> None:
+    for output in (stage.output, blueprint.output):
+        if output is not None and output.schema:
+            _, why = compiled(schema_bytes(output.schema))
+            if why:
+                raise SpawnRefused(f"the output's schema of stage {stage.name!r} cannot be compiled: {why}")
 
 
 def offer(tools: Mapping[str, Tool]) -> ToolSet:

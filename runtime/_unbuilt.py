@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shoal.blueprints import Blueprint, Budget, CommandSeed, Region, ScriptSeed, Stage
+from shoal.blueprints import (
+    Blueprint,
+    Budget,
+    ChildSupervision,
+    CommandSeed,
+    Region,
+    Repetition,
+    ScriptSeed,
+    Stage,
+)
 from shoal.errors import NotBuiltYet
 
 
@@ -33,7 +42,12 @@ def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
         "transforms": bool(blueprint.transforms),
         "agent.dynamic_tools": blueprint.dynamic_tools,
         "agent.tool_list": blueprint.tool_list == "run",
+        "agent.batch_tool_hint": bool(blueprint.batch_tool_hint),
+        "agent.shell_hint": bool(blueprint.shell_hint),
+        "agent.output.validator": blueprint.output is not None and blueprint.output.validator is not None,
         "budget": blueprint.budget != Budget(),
+        # Off is obeyed; and what it does by itself is no more than a note.
+        "repetition_detection": blueprint.repetition.enabled and blueprint.repetition != Repetition(),
     }
     yield from (key for key, used in whole.items() if used)
     for stage in blueprint.stages:
@@ -63,8 +77,13 @@ def _stage(path: str, stage: Stage) -> Iterator[str]:
         "interaction_points": bool(stage.interaction_points),
         "hooks": bool(stage.hooks),
         "context.mode": stage.context.mode == "fresh",
+        "context.observations": stage.context.observations is not None,
         "output.validator": stage.output is not None and stage.output.validator is not None,
         "worker_query": stage.fan_out is not None and stage.fan_out.worker_query is not None,
+        "split_prompt": stage.fan_out is not None and bool(stage.fan_out.split_prompt),
+        "supervision": stage.supervision != ChildSupervision(),
+        "batch_tool_hint": bool(stage.batch_tool_hint),
+        "shell_hint": bool(stage.shell_hint),
     }
     yield from (f"{path}.{key}" for key, is_used in used.items() if is_used)
     for edge in stage.transitions or ():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from shoal.runtime.tools._files import FILE_TOOLS
-from shoal.runtime.tools._gates import Verdict, compiled, judge
+from shoal.runtime.tools._gates import Verdict, compiled, judge, parse_json, violations
 from shoal.runtime.tools._listing import shown_name
 from shoal.runtime.tools._permissions import Permissions
 from shoal.runtime.tools._tool import (
@@ -15,6 +15,7 @@ from shoal.runtime.tools._tool import (
     ToolContext,
     ToolResult,
     as_tool,
+    schema_bytes,
     source_digest,
     tool,
 )
@@ -37,7 +38,10 @@ __all__ = [
     "as_tool",
     "compiled",
     "judge",
+    "parse_json",
+    "schema_bytes",
     "shown_name",
     "source_digest",
     "tool",
+    "violations",
 ]

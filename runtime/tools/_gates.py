@@ -55,17 +55,15 @@ def judge(tools: Mapping[str, Tool], name: str, arguments: str, permission: Mapp
         offered = ", ".join(f"`{other}`" for other in sorted(tools)) or "no tool"
         return Verdict(None, gate="visibility", said=f"[unavailable] this stage has no tool {name!r}; it has {offered}")
     try:
-        parsed: object = _arguments.decode(arguments or "{}")
-        if "\\u" in arguments:
-            parsed = _whole(parsed)
+        parsed = parse_json(arguments or "{}")
     except (ValueError, RecursionError) as exc:
         return Verdict(tool, gate="schema", said=f"[error] the arguments of `{tool.name}` are not JSON: {exc}")
     if not isinstance(parsed, dict):
         return Verdict(tool, gate="schema", said=f"[error] the arguments of `{tool.name}` must be a JSON object")
     args = cast("dict[str, Any]", parsed)
-    violations = _violations(tool, args)
-    if violations:
-        listed = "\n".join(f"- {violation}" for violation in violations)
+    found = violations(tool.spec.schema, args)
+    if found:
+        listed = "\n".join(f"- {violation}" for violation in found)
         return Verdict(tool, args, "schema", f"[error] the arguments of `{tool.name}` break its schema:\n{listed}")
     allowed = permission.get(tool.name, tool.permission)
     if allowed == "deny":
@@ -73,14 +71,20 @@ def judge(tools: Mapping[str, Tool], name: str, arguments: str, permission: Mapp
     return Verdict(tool, args, asks=allowed == "ask")
 
 
-def _violations(tool: Tool, args: Mapping[str, Any]) -> list[str]:
-    validator, _ = compiled(tool.spec.schema)
-    if validator is None or validator.is_valid(args):
+def violations(schema: bytes, value: object) -> list[str]:
+    """Say where *value* breaks *schema*, at most 10 places; a schema that cannot be compiled is not checked.
+
+    Args:
+        schema: JSON source of the schema.
+        value: What `parse_json` gave.
+    """
+    validator, _ = compiled(schema)
+    if validator is None or validator.is_valid(value):
         return []
     try:
-        return [_said(error) for error in itertools.islice(validator.iter_errors(args), _MOST_VIOLATIONS)]
+        return [_said(error) for error in itertools.islice(validator.iter_errors(value), _MOST_VIOLATIONS)]
     except ValueError:
-        return ["they are nested too deeply to say more"]
+        return ["it is nested too deeply to say more"]
 
 
 def _said(error: jsonschema_rs.ValidationError) -> str:
@@ -108,7 +112,18 @@ def _no_number(name: str) -> Any:
     raise ValueError(f"JSON has no number {name}")
 
 
-_arguments = json.JSONDecoder(parse_constant=_no_number)
+_decoder = json.JSONDecoder(parse_constant=_no_number)
+
+
+def parse_json(source: str) -> object:
+    """Return the value that *source* is, with U+FFFD for each half of a character.
+
+    Raises:
+        ValueError: It is not JSON.
+        RecursionError: It is nested more deeply than anybody means.
+    """
+    parsed: object = _decoder.decode(source)
+    return _whole(parsed) if "\\u" in source else parsed
 
 
 def _whole(value: object) -> object:

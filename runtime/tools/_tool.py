@@ -123,7 +123,7 @@ class Tool:
         source: Where a function given in code is, and the digest of its source; `None` for a built-in.
 
     Raises:
-        ToolInvalid: No vendor takes a tool of that name.
+        ToolInvalid: No vendor takes a tool of that name, or its schema is no JSON.
     """
 
     name: str
@@ -141,10 +141,18 @@ class Tool:
             raise ToolInvalid(
                 f"{self.name!r} is no name for a tool; take up to 64 letters, digits, `_` or `-`, and no tool's alias"
             )
-        source = json.dumps(self.schema, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        object.__setattr__(self, "spec", ToolSpec(self.name, self.description, source.encode()))
-        cost = estimate_text(Text.of(f"{self.name}{self.description}{source}"))
+        try:
+            source = schema_bytes(self.schema)
+        except (TypeError, ValueError) as exc:
+            raise ToolInvalid(f"the schema of the tool `{self.name}` is no JSON: {exc}; write plain values") from exc
+        object.__setattr__(self, "spec", ToolSpec(self.name, self.description, source))
+        cost = estimate_text(Text.of(f"{self.name}{self.description}{source.decode()}"))
         object.__setattr__(self, "tokens", cost)
+
+
+def schema_bytes(schema: Mapping[str, Any]) -> bytes:
+    """Return the JSON source of *schema*, the same for the same schema."""
+    return json.dumps(schema, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=dict).encode()
 
 
 @final

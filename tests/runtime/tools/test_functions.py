@@ -20,7 +20,7 @@ from toolkit import called, read
 
 from shoal.errors import ToolInvalid
 from shoal.providers import Text
-from shoal.runtime import Effects, FunctionTool, ToolResult, tool
+from shoal.runtime import Effects, FunctionTool, Tool, ToolResult, tool
 from shoal.runtime.tools import as_tool, source_digest
 
 pytestmark = pytest.mark.anyio
@@ -203,6 +203,12 @@ def test_a_type_that_no_schema_can_say_is_refused():
 def test_a_name_that_no_vendor_takes_is_refused(name: str):
     with pytest.raises(ToolInvalid, match="is no name for a tool"):
         tool(name=name)(sync)
+
+
+@pytest.mark.parametrize("schema", [{"enum": {1, 2}}, {"default": object()}, {(1, 2): 3}])
+def test_a_schema_that_is_no_json_is_refused(schema: Any):
+    with pytest.raises(ToolInvalid, match="the schema of the tool `look` is no JSON"):
+        Tool("look", "Look.", schema, None)
 
 
 def test_name_and_description_may_be_given():

@@ -132,7 +132,7 @@ def test_a_violation_does_not_repeat_a_whole_file():
 
 def test_what_is_wrong_with_arguments_that_are_nested_too_deeply_is_not_quoted():
     deep = '{"a":' * 600 + "1" + "}" * 600
-    assert judged(f'{{"path": "a", "extra": {deep}}}').said.endswith("\n- they are nested too deeply to say more")
+    assert judged(f'{{"path": "a", "extra": {deep}}}').said.endswith("\n- it is nested too deeply to say more")
     assert judged(f'{{"path": "a", "any": {deep}}}').gate is None
 
 

@@ -1,0 +1,120 @@
+"""Keys that are read and not acted on: whoever uses one is told, instead of being half obeyed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from shoal.blueprints import (
+    Blueprint,
+    BlueprintTransform,
+    Budget,
+    ChildSupervision,
+    CommandSeed,
+    Edge,
+    FanOut,
+    FileTracking,
+    InteractionPoint,
+    Observations,
+    OutputSpec,
+    Region,
+    Repetition,
+    ScriptSeed,
+    Stage,
+    StageContext,
+)
+from shoal.errors import NotBuiltYet
+from shoal.runtime._unbuilt import refuse_unbuilt
+
+PLAIN = Blueprint("made", (Stage("work"),))
+
+
+def refused(blueprint: Blueprint) -> tuple[str, ...]:
+    """Return the keys that *blueprint* is refused for."""
+    with pytest.raises(NotBuiltYet, match="blueprint 'made' uses what this version does not do: ") as caught:
+        refuse_unbuilt(blueprint)
+    assert all(f"`{key}`" in str(caught.value) for key in caught.value.keys)
+    return tuple(caught.value.keys)
+
+
+def test_a_blueprint_that_asks_for_nothing_special_is_not_refused():
+    refuse_unbuilt(PLAIN)
+
+
+WHOLE: list[tuple[str, dict[str, Any]]] = [
+    ("context.observations", {"observations": Observations(profile="coding")}),
+    ("context.file_tracking", {"file_tracking": FileTracking()}),
+    ("components.use", {"components": ("facts",)}),
+    ("transforms", {"transforms": (BlueprintTransform("a", "b"),)}),
+    ("agent.dynamic_tools", {"dynamic_tools": True}),
+    ("agent.tool_list", {"tool_list": "run"}),
+    ("agent.batch_tool_hint", {"batch_tool_hint": True}),
+    ("agent.shell_hint", {"shell_hint": True}),
+    ("agent.output.validator", {"output": OutputSpec(validator="check.py")}),
+    ("budget", {"budget": Budget(max_cost_usd=Decimal(1))}),
+    ("repetition_detection", {"repetition": Repetition(max_repeat_calls=2)}),
+]
+
+
+@pytest.mark.parametrize(("key", "fields"), WHOLE, ids=[key for key, _ in WHOLE])
+def test_a_key_of_the_blueprint_is_named(key: str, fields: dict[str, Any]):
+    assert refused(replace(PLAIN, **fields)) == (key,)
+
+
+STAGE: list[tuple[str, dict[str, Any]]] = [
+    ("mode", {"mode": "interactive"}),
+    ("available_connectors", {"available_connectors": ("server",)}),
+    ("required_tools", {"required_tools": ("ask_user_text",)}),
+    ("output_routing", {"output_routing": {"image/*": "images"}}),
+    ("requires_children", {"requires_children": True}),
+    ("interaction_points", {"interaction_points": (InteractionPoint("ok", "Is it?"),)}),
+    ("hooks", {"hooks": {"on_enter": "x.py"}}),
+    ("context.mode", {"context": StageContext(mode="fresh")}),
+    ("context.observations", {"context": StageContext(observations=Observations())}),
+    ("output.validator", {"output": OutputSpec(validator="check.py")}),
+    ("worker_query", {"mode": "fan_out", "fan_out": FanOut(worker_query="a reader")}),
+    ("split_prompt", {"mode": "fan_out", "fan_out": FanOut(worker_agent="reader", split_prompt="Split.")}),
+    ("supervision", {"supervision": ChildSupervision(restart="temporary")}),
+    ("batch_tool_hint", {"batch_tool_hint": True}),
+    ("shell_hint", {"shell_hint": True}),
+    ("transitions.work.condition", {"transitions": (Edge("x"), Edge("work", "stuck", stuck_after_iterations=3))}),
+    ("context.regions.r.kind", {"context": StageContext(regions=(Region("r", kind="custom", script="r.py"),))}),
+]
+
+
+@pytest.mark.parametrize(("key", "fields"), STAGE, ids=[key for key, _ in STAGE])
+def test_a_key_of_a_stage_is_named_with_its_stage(key: str, fields: dict[str, Any]):
+    assert refused(replace(PLAIN, stages=(Stage("work", **fields),))) == (f"stages.work.{key}",)
+
+
+REGION: list[tuple[str, dict[str, Any]]] = [
+    ("kind", {"kind": "custom", "script": "r.py"}),
+    ("accepts", {"accepts": ("image/*",)}),
+    ("max_stored", {"max_stored": 3}),
+    ("seed.command", {"seed": CommandSeed("ls")}),
+    ("seed.script", {"seed": ScriptSeed("s.py")}),
+]
+
+
+@pytest.mark.parametrize(("key", "fields"), REGION, ids=[key for key, _ in REGION])
+def test_a_key_of_a_region_is_named_with_its_region(key: str, fields: dict[str, Any]):
+    assert refused(replace(PLAIN, regions=(Region("r", **fields),))) == (f"context.regions.r.{key}",)
+
+
+def test_what_is_switched_off_is_obeyed():
+    off = replace(PLAIN, repetition=Repetition(enabled=False), batch_tool_hint=False, shell_hint=False)
+    refuse_unbuilt(replace(off, stages=(Stage("work", batch_tool_hint=False, shell_hint=False),)))
+
+
+def test_everything_that_is_used_is_named_at_once_in_the_order_of_the_file():
+    stages = (Stage("one", hooks={"on_enter": "x.py"}), Stage("two", mode="interactive_points"))
+    made = replace(PLAIN, regions=(Region("r", accepts=("*/*",)),), dynamic_tools=True, stages=stages)
+    assert refused(made) == (
+        "context.regions.r.accepts",
+        "agent.dynamic_tools",
+        "stages.one.hooks",
+        "stages.two.mode",
+    )
