@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, Protocol, TextIO, TypeAlias, final
 
+from shoal.errors import JournalDamaged
 from shoal.observability import names
 from shoal.observability._spans import clip, first_line, span_id_of, span_name, tree_of
 from shoal.runtime import Event, Reader
@@ -71,7 +72,7 @@ class Logs:
         self._history = history
         self._places: dict[str, _Place] = {}
         self.lost = 0
-        """Lines that could not be written."""
+        """Lines that could not be written, or not with all they could have said."""
 
     def __repr__(self) -> str:
         return f"<Logs of {len(self._places)} runs>"
@@ -95,9 +96,7 @@ class Logs:
         if isinstance(event.payload, RunSpawned):
             return _Place(self._trace_of(event.payload))
         place = _Place(None)
-        if self._history is None:
-            return place
-        for earlier in self._history.read(event.run_id):
+        for earlier in self._read(event.run_id):
             if earlier.seq >= event.seq:
                 break
             if isinstance(earlier.payload, RunSpawned):
@@ -112,9 +111,16 @@ class Logs:
         parent = self._places.get(spawned.parent)
         if parent is not None and parent.trace_id is not None:
             return parent.trace_id
-        first = None if self._history is None else next(self._history.read(spawned.root), None)
+        first = next(self._read(spawned.root), None)
         joined = first.payload.trace if first is not None and isinstance(first.payload, RunSpawned) else None
         return tree_of(spawned.root, joined).trace_id
+
+    def _read(self, run_id: str) -> Iterator[Event]:
+        if self._history is not None:
+            try:
+                yield from self._history.read(run_id)
+            except JournalDamaged:  # a line says less then; who resumes the run is told of the damage and its place
+                self.lost += 1
 
     def _write(self, event: Event, place: _Place, line: _Line) -> None:
         level, said, fields = line
@@ -129,7 +135,7 @@ class Logs:
                 **known,
                 **fields(event.payload),
             )
-        except (OSError, ValueError):  # a closed pipe or file must not end the run that is watched
+        except Exception:  # noqa: BLE001 - a closed pipe, or a logger of anybody's, must not end the run; counted
             self.lost += 1
 
 

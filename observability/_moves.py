@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import final
 
+import msgspec
+
 from shoal.observability import names
 from shoal.observability._inferences import Inferences
 from shoal.observability._open import UNFINISHED, Open, Place
@@ -210,7 +212,9 @@ class Moves:
         if place.move is not None:
             shown.append(place.move.finished(place, UNFINISHED))
         if self._made is not None:
-            shown.append(self._paid(self._made).finished(place, "complete"))
+            made = self._paid(self._made).finished(place, "complete")
+            # It is over, and what it cost is still to be added.
+            shown.append(msgspec.structs.replace(made, attributes=dict(made.attributes)))
         return shown
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import cast
 
-from shoal.observability import names
 from shoal.observability._project import Projection
 from shoal.observability._spans import Span
 from shoal.runtime import Event, Reader
@@ -51,15 +49,8 @@ def trace_of(reader: Reader, run_id: str, *, capture_content: bool = False) -> t
     """
     projection = Projection(capture_content=capture_content)
     spans: list[Span] = []
-    runs: dict[str, int] = {}
     for event in tree_events(reader, run_id):
-        runs.setdefault(event.run_id, len(runs))
         spans.extend(projection.feed(event))
     spans.extend(projection.unfinished())
-    # Spans that begin in the same microsecond: a run before its children, an event before the next one.
-    return tuple(sorted(spans, key=lambda span: (span.start_ns, runs[span.run_id], seq_of(span))))
-
-
-def seq_of(span: Span) -> int:
-    """Return the seq of the event that opened *span*."""
-    return cast("int", span.attributes[names.SEQ])
+    # No two spans of a run begin at once, and no run begins when its parent's span does.
+    return tuple(sorted(spans, key=lambda span: span.start_ns))

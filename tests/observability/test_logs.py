@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -13,9 +14,10 @@ import structlog
 from spankit import CHILD, LISTS, ROOT, Story, blueprint, one, played, spans_of
 
 from shoal.blueprints import Stage
+from shoal.errors import JournalDamaged
 from shoal.observability import Logs, logs, trace_of
 from shoal.providers import Text
-from shoal.runtime import MemoryJournal
+from shoal.runtime import Event, MemoryJournal
 from shoal.runtime.context import ContextCompacted
 from shoal.runtime.events import (
     ChildEnded,
@@ -210,6 +212,25 @@ async def test_the_ids_of_lines_are_those_of_the_spans():
     spans = {span.span_id for span in trace_of(journal, run_id)}
     assert len(read) > 5
     assert {line["span_id"] for line in read} <= spans
+
+
+def test_a_journal_that_is_damaged_costs_what_a_line_could_have_said_and_nothing_else():
+    class Damaged(MemoryJournal):
+        def read(self, run_id: str, *, after: int = 0) -> Iterator[Event]:
+            yield from super().read(run_id)
+            raise JournalDamaged("torn", run_id=run_id, seq=3)
+
+    journal = Damaged()
+    story = begun()
+    for event in story.events[:2]:
+        journal.append(event)
+    journal.close()
+    story.leave()
+    stream = io.StringIO()
+    watching = logs(stream, level="debug", history=journal)
+    watching(story.events[2])
+    assert json.loads(stream.getvalue())["stage"] == "work"
+    assert watching.lost == 1
 
 
 # --- where they go

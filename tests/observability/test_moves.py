@@ -232,6 +232,20 @@ def test_looking_at_what_is_open_ends_nothing():
     assert spans == spans_of(story)
 
 
+def test_a_transition_that_was_looked_at_before_its_cost_is_known_stays_as_it_was_shown():
+    story = begun()
+    story.leave("work", "tell")
+    story.enter("tell")
+    projection = Projection()
+    for event in story.events:
+        projection.feed(event)
+    shown = one(projection.unfinished(), "transition work → tell")
+    story.answer(story.ask())
+    for event in story.events[5:]:
+        projection.feed(event)
+    assert (shown.status, "shoal.transition.cached_after" in shown.attributes) == ("ok", False)
+
+
 def test_a_user_who_resumes_a_run_interrupts_nothing():
     story = begun()
     started = story.ask()

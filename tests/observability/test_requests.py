@@ -192,9 +192,7 @@ def test_a_cost_is_banded_by_its_power_of_ten(told: Story, cost: str, band: str)
 
 
 def test_the_dearest_region_can_be_searched_for(told: Story):
-    told.answer(
-        told.ask(), shares=(share("notes", cost="0.01"), share("code", cost="0.02"), share("task", cost="0.01"))
-    )
+    told.answer(told.ask(), shares=(share("notes", cost="0.01"), share("code", 1, "0.02"), share("task", cost="0.01")))
     told.leave()
     stage = one(spans_of(told), "stage work").attributes
     assert stage["shoal.cost.top_region"] == "code"
