@@ -52,7 +52,6 @@ class Moves:
         self._sent: Mapping[str, int] = {}
         self._gates: dict[str, int] = {}
         self._forced: set[str] = set()
-        self.flags: list[str] = []
 
     # --- stages
 

@@ -148,9 +148,9 @@ class CountingExporter(SpanExporter):
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send *spans*, which `Pipeline` has queued."""
         self.taken += len(spans)
-        batch = [readable(queued.span, self._resource) for queued in cast("Sequence[_Queued]", spans)]
         with self._hush:
             try:
+                batch = [readable(queued.span, self._resource) for queued in cast("Sequence[_Queued]", spans)]
                 result = self._exporter.export(batch)
             except Exception as exc:  # noqa: BLE001 - an exporter of anybody's; counted and told like any failure
                 self._fail(len(spans), f"{type(exc).__name__}: {exc}")
