@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 import anyio
 
@@ -130,6 +130,12 @@ class Run:
             JournalFailed: Its journal cannot be written; it stopped where it was.
         """
         return await self._swarm.result(self.run_id, wait_paused=wait_paused)
+
+    @overload
+    def events(self, *, after: int = 0, deltas: Literal[False] = False) -> AsyncIterator[Event]: ...
+
+    @overload
+    def events(self, *, after: int = 0, deltas: bool) -> AsyncIterator[Event | TextDelta]: ...
 
     async def events(self, *, after: int = 0, deltas: bool = False) -> AsyncIterator[Event | TextDelta]:
         """Yield its events behind seq *after*, oldest first, as they become durable; ends with the run.

@@ -192,7 +192,10 @@ def test_the_context_can_be_read(shell: Shell, digested: str):
 
 def test_what_stands_behind_the_conversation_is_shown_last(shell: Shell):
     Path("made.toml").write_text(
-        BLUEPRINT.replace('seed = { caller = "house_rules" }', 'placement = "tail", seed = { caller = "house_rules" }')
+        BLUEPRINT.replace(
+            'seed = { caller = "house_rules" }, volatility = "stable"',
+            'seed = { caller = "house_rules" }, volatility = "rewritten", placement = "tail"',
+        )
     )
     run_id = shell("run", "./made.toml", "--house-rules", "no shouting", "--json").json["run_id"]
     assert shell("context", run_id).out.rstrip().endswith("[tail]\n## house_rules\nno shouting")
