@@ -295,8 +295,7 @@ class Mailbox:
         self.closed = reason
         self.capacity = 0
         left = [*self.letters, *(self.waiting or ())]
-        self.letters.clear()
-        self.letters = _EMPTY
+        self.letters.clear()  # in place: an orphan may come back to look for one
         self.waiting = None
         lost = 0
         for item in left:

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from troupe import DEADLOCK_S, Add, Adder, Crash, Hang, one
 
 from shoal.actors import Actor, running
+from shoal.actors._mailbox import Asked
+from shoal.actors._ref import box_of
 from shoal.errors import AskedSelf, AskTimeout, ChildNotFound, MailboxClosed
 
 pytestmark = pytest.mark.anyio
@@ -49,6 +51,18 @@ async def test_a_message_whose_asker_gave_up_is_still_handled_and_its_answer_dro
             await ref.ask(Add(1), timeout_s=1.0)
         ref.resume()
         assert await ref.ask(Add(1)) == 2
+
+
+async def test_of_an_answer_and_an_error_at_the_same_moment_the_first_holds():
+    async with running(one(Adder)) as tree:
+        box = box_of(tree.ref("one"))
+        answered, late = Asked(box, Add(1), 1.0), Asked(box, Add(1), 1.0)
+        answered.answer(7)
+        answered.due()
+        late.due()
+        late.answer(7)
+    assert (answered.reply, answered.error) == (7, None)
+    assert (late.reply, type(late.error)) == (None, AskTimeout)
 
 
 async def test_waiting_for_room_counts_for_the_deadline_and_the_message_is_then_not_delivered():

@@ -213,6 +213,20 @@ async def test_an_orphan_that_comes_back_leaves_an_idle_successor_its_wake_up_ca
         assert await ref.ask(Add(2), timeout_s=100.0) == 2
 
 
+@pytest.mark.parametrize(("restart", "handled"), [("permanent", [1]), ("temporary", [])])
+async def test_an_orphan_that_comes_back_handles_nothing_that_waited_behind_its_message(witness, restart, handled):
+    log: list[object] = []
+    tree = one(lambda: Adder(log), shutdown_s=0, restart=restart)
+    async with running(tree, observer=witness), anyio.create_task_group() as tasks:
+        ref = tree.ref("one")
+        await ref.send(Nap(10.0, shielded=True))
+        await wait_all_tasks_blocked()
+        ref.send_nowait(Add(1))
+        tasks.start_soon(ref.stop)
+        await witness.until("orphan_ended")
+    assert [entry for entry in log if isinstance(entry, int)] == handled
+
+
 async def test_an_ask_that_an_orphan_handles_ends_with_its_deadline_though_the_tree_is_over():
     async with anyio.create_task_group() as tasks:
         async with running(one(Adder, shutdown_s=0)) as tree:
@@ -484,6 +498,37 @@ async def test_a_monitor_cancelled_after_the_end_was_too_late():
         await ref.stop()
         await monitor.wait()
         assert not monitor.cancel()
+
+
+async def test_what_is_over_already_is_a_checkpoint_to_wait_for():
+    async with running(one(Adder, restart="temporary")) as tree:
+        ref = tree.ref("one")
+        await ref.stop()
+        await ref.monitor().wait()
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await ref.monitor().wait()
+        assert scope.cancelled_caught
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await ref.stop()
+        assert scope.cancelled_caught
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await tree.wait()
+    assert scope.cancelled_caught
+
+
+async def test_a_monitor_that_has_done_its_work_or_was_cancelled_is_let_go():
+    specs = [ChildSpec("one", Adder, restart="temporary"), ChildSpec("eye", lambda: Watcher([]))]
+    async with running(Supervisor("app", children=specs)) as tree:
+        one, eye = tree.ref("one"), tree.ref("eye")
+        await eye.ask((one,))
+        assert one.monitor(eye).cancel()
+        assert len(tree._engine.records["eye"].life.owned) == 1
+        await one.stop()
+        await one.monitor().wait()
+        assert len(tree._engine.records["eye"].life.owned) == 0
 
 
 # --- names

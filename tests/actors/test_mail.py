@@ -303,6 +303,37 @@ async def test_a_paused_actor_can_be_stopped():
             assert (await ref.monitor().wait()).reason.kind == "normal"
 
 
+async def test_an_actor_that_was_told_to_stop_reads_no_more_when_it_is_resumed():
+    log: list[object] = []
+    async with running(one(lambda: Adder(log), restart="temporary")) as tree, anyio.create_task_group() as tasks:
+        ref = tree.ref("one")
+        ref.pause()
+        ref.send_nowait(Add(1))
+        await wait_all_tasks_blocked()
+        ref.resume()
+        tree._engine.records["one"].life.quit()
+        ref.resume()
+        tasks.start_soon(ref.stop)
+    assert log == ["start", "stop normal"]
+
+
+async def test_an_actor_that_leaves_reads_no_more_when_it_is_resumed():
+    log: list[object] = []
+
+    class Leaver(Actor):
+        async def receive(self, message: object) -> None:
+            log.append(message)
+            self.stop()
+            self.me.resume()
+
+    async with running(one(Leaver, restart="temporary")) as tree:
+        ref = tree.ref("one")
+        ref.send_nowait(1)
+        ref.send_nowait(2)
+        await ref.monitor().wait()
+    assert log == [1]
+
+
 async def test_an_actor_stays_paused_over_a_restart():
     log: list[object] = []
     witness = Witness()

@@ -489,6 +489,17 @@ async def test_a_supervisor_that_does_not_run_says_so():
         await tree.start_child(ChildSpec("two", Adder))
 
 
+async def test_a_child_that_ends_in_the_second_after_it_was_killed_is_no_orphan_later(troupe, witness):
+    troupe.slow = {"a": 2.5}
+    inner = Supervisor("inner", children=troupe.children("a", shutdown_s=5.0))
+    async with running(Supervisor("app", children=[ChildSpec("x", inner, shutdown_s=2.0)]), observer=witness) as tree:
+        before = anyio.current_time()
+        await tree.terminate_child("x")
+        assert anyio.current_time() - before == pytest.approx(2.5, abs=0.2)
+        await anyio.sleep(10)
+    assert witness.kinds("a") == ["started", "shutdown_error"]
+
+
 async def test_a_killed_supervisor_waits_no_longer_for_a_child_that_it_was_killing_already(troupe):
     troupe.slow = {"b": 50.0}
     children = [troupe.child("a", restart="transient"), troupe.child("b", shutdown_s=0)]
