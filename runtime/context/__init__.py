@@ -25,7 +25,7 @@ from shoal.runtime.context._changes import (
 )
 from shoal.runtime.context._cut import cut_to, fit_blocks, materialise
 from shoal.runtime.context._desk import Answer, Origin
-from shoal.runtime.context._entry import Draft, Entry, Group, Turn, estimate, estimate_text
+from shoal.runtime.context._entry import Draft, Entry, Group, estimate, estimate_text
 from shoal.runtime.context._layout import (
     CONVERSATION,
     FINAL_OUTPUT,
@@ -92,7 +92,6 @@ __all__ = [
     "SeedResolved",
     "Share",
     "Theme",
-    "Turn",
     "Window",
     "assemble",
     "attribute",

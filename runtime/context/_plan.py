@@ -98,14 +98,15 @@ def plan_entry(state: RegionState, draft: Draft, asked: Asked, most_tokens: int 
 
 
 def _shortened(state: RegionState, draft: Draft, asked: Asked, most_tokens: int | None) -> Cut | None:
-    """Return *draft* cut to what it may be; `None` where it stays whole, be it too big for anything."""
+    """Return *draft* cut to what it may be; `None` where it stays whole: it fits, or cutting it gains nothing."""
     most = draft.tokens if most_tokens is None else most_tokens
     if draft.writer in _CUT_TO_FIT:
         most = min(most, asked.most(state))
     if draft.tokens <= most:
         return None
     shorter = cut_to(draft.message, draft.tokens, most)
-    return shorter if shorter.tokens <= asked.most(state) else None
+    gains = shorter.tokens < draft.tokens and shorter.tokens <= asked.most(state)
+    return shorter if gains else None
 
 
 def _as_cut(draft: Draft, shorter: Cut) -> Draft:

@@ -140,6 +140,13 @@ def test_a_refreshed_seed_leaves_what_others_wrote_under_its_key():
     }
 
 
+def test_blocks_of_a_seed_keep_apart_where_others_hold_one_of_their_keys():
+    held = facts()
+    held.write("facts", "mine", key="look")
+    held.seed("facts", *fit_blocks([block("look", "one"), block("look", "two")], 100)[0])
+    assert keys_of(held) == ["look", "look (2)", "look (2) (2)"]
+
+
 def test_a_key_is_free_under_the_first_number_that_is():
     held = facts()
     held.write("facts", 5, key="look")

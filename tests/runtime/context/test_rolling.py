@@ -88,6 +88,12 @@ def test_a_ceiling_cuts_below_what_the_region_would_hold():
     assert plan.tokens <= 40 < plan.of_tokens == 80
 
 
+def test_a_text_that_is_shorter_than_its_marker_would_be_stays_whole():
+    held = Held(Region("notes", max_tokens=100))
+    plan = held.write("notes", 6, writer="routing", most_tokens=5)
+    assert (plan.cut, plan.tokens, held.texts("notes")) == (False, 6, [text_of(6)])
+
+
 def test_a_ceiling_that_is_not_reached_cuts_nothing():
     held = Held(Region("notes", max_tokens=100))
     assert not held.write("notes", 40, writer="routing", most_tokens=40).cut
@@ -162,6 +168,14 @@ def test_a_clearable_region_is_wiped_whole_for_a_write_that_does_not_fit():
     plan = held.write("scratch", 5)
     assert evictions(plan) == [((1, 2, 3, 4), 96, "budget")]
     assert held.ids("scratch") == [5]
+
+
+def test_a_clearable_region_keeps_not_even_a_word():
+    held = Held(Region("scratch", kind="clearable", max_tokens=100))
+    held.write("scratch", 99)
+    held.write("scratch", 1)
+    held.write("scratch", 5)
+    assert held.ids("scratch") == [3]
 
 
 def test_a_clearable_region_that_has_room_keeps_what_it_holds():
