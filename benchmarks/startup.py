@@ -39,7 +39,7 @@ def once(arguments: Sequence[str]) -> tuple[float, float]:
 
 
 def slowest_imports(most: int = 8) -> list[str]:
-    """Return the slowest imports of `shoal --help` as `-X importtime` tells them, each without what it imports in turn."""
+    """Return the slowest imports of `shoal --help`, each without what it imports in turn."""
     command = [sys.executable, "-X", "importtime", "-m", "shoal", "--help"]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stderr
     rows = [line.removeprefix("import time:").split("|") for line in said.splitlines() if "|" in line]

@@ -21,6 +21,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import anyio
+
 from shoal.blueprints import Blueprint, CallerSeed, Nudge, Region, Stage
 from shoal.providers import (
     SERVERS,

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Literal
 
 import anyio
+
 from shoal.blueprints import Blueprint, CallerSeed, Region, Stage
 from shoal.providers import (
     SERVERS,
