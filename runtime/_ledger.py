@@ -12,11 +12,14 @@ from decimal import Decimal
 from typing import Any, final
 
 from shoal.providers import Usage
-from shoal.runtime.context import LayoutChanged, Share
+from shoal.runtime.context import Share
 from shoal.runtime.events import (
     Event,
     InferenceCompleted,
     InferenceStarted,
+    RunEnded,
+    RunPaused,
+    RunResumed,
     StageEntered,
     StageLeft,
     ToolCallCompleted,
@@ -91,7 +94,7 @@ class StageRow(Tally):
         stage: Its name.
         visits: How often it was entered.
         tool_calls: Tool calls that came to an end in it.
-        seconds: Time spent in it.
+        seconds: Time spent in it, without pauses.
         regions: What each owner used, by name, in order of first appearance.
         chars: Characters of each request of the stage, oldest first: a line that keeps climbing sheds nothing.
         by_purpose: Inferences by what they were for.
@@ -180,10 +183,17 @@ class Ledger:
         place = self._places.setdefault(event.run_id, _Place())
         match event.payload:
             case StageEntered(stage):
-                place.entered(stage, event.at)
+                place.stage, place.inside, place.since = stage, True, event.at
                 self._stage(stage).visits += 1
-            case StageLeft():
-                self._stage(place.stage).seconds += event.at - place.since
+            case StageLeft() | RunEnded():
+                self._stop(place, event.at)
+                place.inside = False
+            case RunPaused():
+                self._stop(place, event.at)
+            case RunResumed():
+                # Where a process died nobody stopped the clock: what was last heard of it did.
+                self._stop(place, place.heard)
+                place.since = event.at if place.inside else None
             case TransitionChosen():
                 self._choose(place, event.payload)
             case InferenceStarted(purpose):
@@ -193,8 +203,14 @@ class Ledger:
                 self._bill(place, event.payload)
             case ToolCallCompleted():
                 self._stage(place.stage).tool_calls += 1
-            case LayoutChanged() | _:
+            case _:
                 pass
+        place.heard = event.at
+
+    def _stop(self, place: _Place, at: float) -> None:
+        if place.since is not None:
+            self._stage(place.stage).seconds += at - place.since
+            place.since = None
 
     def _stage(self, name: str) -> StageRow:
         return self.stages.setdefault(name, StageRow(stage=name))
@@ -266,13 +282,12 @@ class _Place:
     """Where one run stands while its events go by."""
 
     stage: str = BEFORE_STAGES
-    since: float = 0.0
+    inside: bool = False
+    since: float | None = None
+    heard: float = 0.0
     cached: int = 0
     routing_cost: Decimal | None = Decimal(0)
     transition: TransitionRow | None = None
-
-    def entered(self, stage: str, at: float) -> None:
-        self.stage, self.since = stage, at
 
 
 def _sum(known: Decimal | None, more: Decimal | None) -> Decimal | None:

@@ -1,0 +1,105 @@
+"""Who serves a stage: its own choice, the swarm's first provider, one that stands in, or nobody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shoal.blueprints import ModelChoice, ModelSettings
+from shoal.errors import ConfigInvalid, ProviderSetup, SpawnRefused
+from shoal.providers import offline
+from shoal.runtime._serving import Servants
+from shoal.testing import ScriptedProvider
+
+
+def provider(name: str, default: str | None = "default") -> ScriptedProvider:
+    made = ScriptedProvider(name=name)
+    made.default_model = default  # type: ignore[assignment]
+    return made
+
+
+def servants(*providers: Any) -> Servants:
+    return Servants(providers, lambda: 0.0)
+
+
+def choices(*models: str) -> ModelSettings:
+    """Return settings that name *models*, each as `provider` or `provider:model`."""
+    parted = [model.partition(":") for model in models]
+    return ModelSettings(tuple(ModelChoice(name, model or None) for name, _, model in parted))
+
+
+def labels(serving: Any) -> list[str]:
+    return [each.label for each in serving]
+
+
+BOTH = (provider("one"), provider("two"))
+
+
+def test_the_first_provider_serves_who_names_nobody():
+    assert labels(servants(*BOTH).of(None, None)) == ["one:default"]
+    assert labels(servants(*BOTH).of(ModelSettings(timeout_s=3), None)) == ["one:default"]
+
+
+def test_a_stages_choices_stand_in_its_order():
+    found = servants(*BOTH).of(choices("two:big", "one", "two:small"), None)
+    assert labels(found) == ["two:big", "one:default", "two:small"]
+
+
+def test_what_is_named_twice_stands_once():
+    assert labels(servants(*BOTH).of(choices("two", "two:default"), None)) == ["two:default"]
+
+
+def test_choices_that_nobody_here_serves_are_passed_over():
+    assert labels(servants(*BOTH).of(choices("three:x", "two:y"), None)) == ["two:y"]
+
+
+@pytest.mark.parametrize(
+    ("override", "label"), [("two", "two:default"), ("two:m", "two:m"), ("one:llama3:8b", "one:llama3:8b")]
+)
+def test_what_the_user_says_wins_over_every_choice(override: str, label: str):
+    assert labels(servants(*BOTH).of(choices("one:x"), override)) == [label]
+
+
+def test_where_nobody_serves_it_is_said_what_was_tried():
+    with pytest.raises(SpawnRefused, match="serves three:its default, four:m; this swarm has one, two"):
+        servants(*BOTH).of(choices("three", "four:m"), None)
+    with pytest.raises(SpawnRefused, match="serves five:its default"):
+        servants(*BOTH).of(None, "five")
+
+
+def test_a_provider_that_stands_in_serves_what_no_other_does():
+    found = servants(provider("one"), offline()).of(choices("anthropic:claude", "one:m"), None)
+    assert [each.provider.name for each in found] == ["offline", "one"]
+    assert found[0].model == "claude"
+
+
+def test_a_provider_without_a_default_needs_a_model():
+    with pytest.raises(SpawnRefused, match="'one' has no default model; name one as 'one:MODEL'"):
+        servants(provider("one", None)).of(None, None)
+    assert labels(servants(provider("one", None)).of(choices("one:m"), None)) == ["one:m"]
+
+
+def test_who_serves_a_model_is_the_same_object_every_time():
+    served = servants(*BOTH)
+    assert served.of(None, None)[0] is served.of(choices("one:default"), None)[0]
+
+
+@pytest.mark.parametrize(("given", "named"), [((), "none"), ((provider("x"), provider("x")), "'x', 'x'")])
+def test_providers_need_a_name_each(given: tuple[ScriptedProvider, ...], named: str):
+    with pytest.raises(ConfigInvalid, match=f"needs providers with a name each, and was given {named}"):
+        servants(*given)
+
+
+def test_providers_stand_in_the_order_in_which_they_were_given():
+    served = servants(*BOTH)
+    assert (served.providers, repr(served)) == (BOTH, "<Servants one, two>")
+
+
+def test_a_swarm_is_well_while_one_provider_can_be_asked():
+    served = servants(*BOTH)
+    for name in ("one", "two"):
+        assert served.healthy
+        for _ in range(3):
+            served.breaker(name).record(ProviderSetup("no credits"))
+    assert not served.healthy
