@@ -179,7 +179,7 @@ async def test_finished_calls_of_a_batch_are_replayed_and_not_run_again(tmp_path
             await anyio.sleep(1)
     journal.close()
     _, events = await finish(path, calling("done"), (touch,))
-    assert done == ["a", "b"]
+    assert sorted(done) == ["a", "b"]  # each once; siblings begin in any order
     assert [(p.index, p.interrupted) for p in payloads(events, "ToolCallCompleted")] == [(0, False), (1, True)]
 
 
