@@ -99,8 +99,8 @@ def counter(tokenizer: str) -> TextCounter:
     Args:
         tokenizer: `estimate`, or `tiktoken:ENCODING`, as a `ModelProfile` names it.
     """
-    kind, _, name = tokenizer.partition(":")
-    encoding = next((known for known in _VOCABULARIES if kind == "tiktoken" and known == name), None)
+    known: dict[str, EncodingName] = {f"tiktoken:{name}": name for name in _VOCABULARIES}
+    encoding = known.get(tokenizer)
     if encoding is None:
         return ESTIMATOR
     loaded = _load(encoding)

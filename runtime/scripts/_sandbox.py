@@ -210,4 +210,5 @@ def plain(value: object, path: str, function: str) -> Plain:
         items = cast("Mapping[object, object]", value).items()
         if all(isinstance(key, str) for key, _ in items):
             return {str(key): plain(item, path, function) for key, item in items}
-    raise ScriptError("result", f"`{function}` of `{path}` gives {type(value).__name__!r}, which is no plain value")
+    kind = type(cast("object", value)).__name__
+    raise ScriptError("result", f"`{function}` of `{path}` gives {kind!r}, which is no plain value")
