@@ -30,7 +30,7 @@ def apply_write(state: RegionState, change: EntryWritten, seq: int, at: float, m
     newest = state.newest
     if change.replaces:
         state.replace(change.replaces, (entry,))
-    elif change.kind == "tool_result" and newest is not None and newest.asked(message.call_id):
+    elif newest is not None and newest.asked(message.call_id):
         state.join(entry)
     else:
         state.append(entry)

@@ -224,7 +224,6 @@ class RegionState:
         """Put *entry* behind what is there, into the newest group; a frozen chunk takes it too."""
         chunk = self.chunks[-1]
         chunk.groups[-1] += entry
-        chunk.changed()
         self._grew(chunk, (entry,))
 
     def put_at_head(self, entry: Entry) -> None:

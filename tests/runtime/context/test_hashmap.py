@@ -140,6 +140,13 @@ def test_a_refreshed_seed_leaves_what_others_wrote_under_its_key():
     }
 
 
+def test_a_refreshed_seed_keeps_its_keys():
+    held = facts()
+    held.seed("facts", block("look", "old"), block("ask", "old"))
+    held.refresh("facts", block("look", "new"), block("ask", "old"))
+    assert keys_of(held) == ["look", "ask"]
+
+
 def test_blocks_of_a_seed_keep_apart_where_others_hold_one_of_their_keys():
     held = facts()
     held.write("facts", "mine", key="look")

@@ -127,6 +127,11 @@ def test_a_stages_own_layout_declares_any_key_anew():
     assert held.write("notes", 301).outcome == "refused"
 
 
+def test_the_first_stages_own_layout_holds_from_the_start():
+    held = Held(Region("notes", max_tokens=100), stages=(stage(regions=[Region("notes", max_tokens=7)]),))
+    assert held.state("notes").limits.budget == 7
+
+
 def test_a_region_that_becomes_chunked_is_cut_and_one_that_stops_is_joined():
     grows = Region("notes", max_tokens=9_000, volatility="grows")
     held = Held(Region("notes", max_tokens=9_000), stages=(stage("one"), stage("two", regions=[grows])))
