@@ -61,16 +61,60 @@ class Fate(msgspec.Struct, frozen=True):
         return str(ended.output or ended.reason)
 
 
-async def run_fan_out(live: Live, index: int) -> None:
-    """Run call *index* of the newest reply: start a worker for each item, wait for all, and write their answers."""
+@final
+class Plan(msgspec.Struct):
+    """How a fan-out call is carried out, worked out once a life of the run.
+
+    Args:
+        items: Its items, in order.
+        worker: What each is handed to: a blueprint, or a stage.
+        settings: The stage's settings.
+        width: How many work at once.
+        left_out: Items beyond what one call takes.
+        refused: Why an item could not be handed out, by its id.
+    """
+
+    items: list[Item]
+    worker: str
+    settings: FanOut
+    width: int
+    left_out: int
+    refused: dict[str, str]
+
+
+async def advance_fan_out(live: Live, index: int) -> bool:
+    """Take call *index* of the newest reply as far as it goes: start workers, and answer once all are done.
+
+    Returns:
+        Whether the run goes on at once; otherwise it has only to wait for workers, and is woken by their ends.
+    """
     turn = live.state.turn
     assert turn is not None  # decided so
+    plan = live.fan_outs.get((turn.seq, index)) or _planned(live, turn, index)
+    if plan is None:
+        return True
+    live.fan_outs[turn.seq, index] = plan
+    if index not in turn.started:
+        live.emit(ToolCallStarted(turn.seq, index))
+        await live.durable()
+    await _start(live, turn, index, plan)
+    workers = _workers(live, turn, index)
+    if any(item.id not in plan.refused and not _done(workers.get(item.id)) for item in plan.items):
+        return False
+    fates = [Fate(item, workers.get(item.id), plan.refused.get(item.id, "")) for item in plan.items]
+    await _answer(live, turn, index, plan, fates)
+    del live.fan_outs[turn.seq, index]
+    return True
+
+
+def _planned(live: Live, turn: Turn, index: int) -> Plan | None:
+    """Return how the call is carried out; `None` where it cannot be, and has its answer."""
     call = turn.calls[index]
     verdict = judge(live.state.stage.tools, call.name, str(call.arguments), permitted(live))
     if verdict.gate is not None or verdict.asks:
         said = verdict.said or f"[denied] `{call.name}` needs somebody's approval and nobody is there"
         live.emit(ToolCallCompleted(turn.seq, index, Text.of(said), is_error=True, gate=verdict.gate or "permission"))
-        return
+        return None
     settings = live.state.stage.stage.fan_out or FanOut()
     items, problem, left_out = _items(verdict.args, settings)
     worker = settings.worker_agent or settings.worker_stage or verdict.args.get("agent")
@@ -78,13 +122,9 @@ async def run_fan_out(live: Live, index: int) -> None:
         problem = "this stage names no worker; name a blueprint in `agent`"
     if problem:
         live.emit(ToolCallCompleted(turn.seq, index, Text.of(f"[error] {problem}"), is_error=True))
-        return
-    if index not in turn.started:
-        live.emit(ToolCallStarted(turn.seq, index))
-        await live.durable()
+        return None
     width = verdict.args.get("max_workers") or settings.max_workers or len(items) or 1
-    fates = await _work(live, turn, index, items, str(worker), settings, int(width))
-    await _answer(live, turn, index, settings, fates, left_out)
+    return Plan(items, str(worker), settings, int(width), left_out, {})
 
 
 def _items(args: Mapping[str, Any], settings: FanOut) -> tuple[list[Item], str, int]:
@@ -99,42 +139,46 @@ def _items(args: Mapping[str, Any], settings: FanOut) -> tuple[list[Item], str, 
     return items[:most], "", max(0, len(items) - most)
 
 
-async def _work(
-    live: Live, turn: Turn, index: int, items: list[Item], worker: str, settings: FanOut, width: int
-) -> list[Fate]:
-    """Start a worker an item, *width* at once, and return what became of each, in the order of the items."""
-    refused: dict[str, str] = {}
-    places = anyio.Semaphore(width)
+async def _start(live: Live, turn: Turn, index: int, plan: Plan) -> None:
+    """Hand out as many items as may be worked on at once."""
     shared = _stage_seeds(live)
-    begun = {c.spawned.item: name for name, c in live.state.children.items() if c.spawned.source == turn.seq}
+    while live.state.phase == "running":
+        workers = _workers(live, turn, index)
+        room = plan.width - sum(not _done(child) for child in workers.values())
+        waiting = [item for item in plan.items if item.id not in workers and item.id not in plan.refused]
+        if room < 1 or not waiting:
+            return
+        async with anyio.create_task_group() as tasks:
+            for item in waiting[:room]:
+                tasks.start_soon(_hand_out, live, turn, index, plan, item, shared)
 
-    async def one(item: Item) -> None:
-        async with places:
-            child = begun.get(item.id)
-            if child is None:
-                wanted = ChildRequest(
-                    worker,
-                    item.task,
-                    {**shared, **item.seeds},
-                    item.id,
-                    settings.worker_stage,
-                    turn.seq,
-                    index,
-                    by_model=settings.worker_agent is None and settings.worker_stage is None,
-                )
-                try:
-                    child = await live.host.spawn_child(live.run_id, wanted)
-                except ShoalError as exc:
-                    refused[item.id] = failure_text(exc)
-                    return
-            if live.state.children[child].ended is None:
-                live.emit(await live.host.child_end(child))
 
-    async with anyio.create_task_group() as tasks:
-        for item in items:
-            tasks.start_soon(one, item)
-    children = {c.spawned.item: c for c in live.state.children.values() if c.spawned.source == turn.seq}
-    return [Fate(item, children.get(item.id), refused.get(item.id, "")) for item in items]
+async def _hand_out(live: Live, turn: Turn, index: int, plan: Plan, item: Item, shared: Mapping[str, str]) -> None:
+    settings = plan.settings
+    wanted = ChildRequest(
+        plan.worker,
+        item.task,
+        {**shared, **item.seeds},
+        item.id,
+        settings.worker_stage,
+        turn.seq,
+        index,
+        by_model=settings.worker_agent is None and settings.worker_stage is None,
+    )
+    try:
+        await live.host.spawn_child(live.run_id, wanted)
+    except ShoalError as exc:
+        plan.refused[item.id] = failure_text(exc)
+
+
+def _workers(live: Live, turn: Turn, index: int) -> dict[str | None, Child]:
+    """Return the workers of a call by the id of their item."""
+    children = live.state.children.values()
+    return {c.spawned.item: c for c in children if c.spawned.source == turn.seq and c.spawned.index == index}
+
+
+def _done(child: Child | None) -> bool:
+    return child is not None and child.ended is not None
 
 
 def _stage_seeds(live: Live) -> dict[str, str]:
@@ -147,11 +191,12 @@ def _stage_seeds(live: Live) -> dict[str, str]:
     }
 
 
-async def _answer(live: Live, turn: Turn, index: int, settings: FanOut, fates: list[Fate], left_out: int) -> None:
+async def _answer(live: Live, turn: Turn, index: int, plan: Plan, fates: list[Fate]) -> None:
+    settings = plan.settings
     failed = [fate for fate in fates if fate.failed]
     lines = [f"{len(fates)} workers: {len(fates) - len(failed)} complete, {len(failed)} failed."]
-    if left_out:
-        lines.append(f"{left_out} items were left out: a fan-out takes at most {settings.max_items}.")
+    if plan.left_out:
+        lines.append(f"{plan.left_out} items were left out: a fan-out takes at most {settings.max_items}.")
     lines.extend(f"- {fate.item.id}: {fate.status}: {_line(fate.said)}" for fate in failed)
     staged = live.state.stage.stage.mode == "fan_out"
     region = settings.results_region

@@ -308,6 +308,7 @@ class Hall:
         standing.paused = live.state.paused if live.state.phase == "paused" else None
         if live.state.ended is not None:
             self._settle(standing, live.state)
+            self._tell_parent(live)
         standing.pulse()
 
     def _settle(self, standing: Standing, state: RunState) -> None:
@@ -322,9 +323,14 @@ class Hall:
 
     def broke(self, run_id: str, error: JournalFailed) -> None:
         """Take note that a run cannot go on because its journal cannot be written."""
-        standing = self.standing(run_id)
-        standing.broken = error
-        standing.pulse()
+        above: str | None = run_id
+        while above is not None:  # what waits for it would wait for ever
+            standing = self.standing(above)
+            standing.broken = error
+            standing.pulse()
+            self.wake(above)
+            live = self.live.get(above)
+            above = None if live is None else live.state.made_by.parent
 
     def standing(self, run_id: str) -> Standing:
         """Return where a run stands that lived here at some time; made when first asked for."""
@@ -396,20 +402,30 @@ class Hall:
             )
         return self.program(self.bundle(path))
 
-    async def child_end(self, child: str) -> ChildEnded:
-        """Return how *child* ended, once it has."""
-        while True:
-            standing = self.settled(child)
-            if standing.outcome is not None:
-                break
-            if standing.broken is not None:
-                raise JournalFailed(str(standing.broken)) from standing.broken
-            await standing.wait()
+    def ended(self, child: str) -> ChildEnded | None:
+        """Return how *child* ended; `None` where it has not."""
+        standing = self.settled(child)
+        if standing.outcome is None:
+            return None
         outcome = standing.outcome
         usage, cost = standing.subtree
         tokens = msgspec.structs.astuple(usage)
         output = None if outcome.output is None else Text.of(outcome.output)
         return ChildEnded(child, outcome.status, output, outcome.reason, tokens, cost)
+
+    def _tell_parent(self, child: Live) -> None:
+        """Tell the parent of a run that has ended, where it lives here; one that does not asks when it comes back."""
+        parent = self.live.get(child.state.made_by.parent or "")
+        if parent is None or parent.over:
+            return
+        known = parent.state.children.get(child.run_id)
+        ended = self.ended(child.run_id)
+        if known is not None and known.ended is None and ended is not None:
+            try:
+                parent.emit(ended)
+            except JournalFailed as error:
+                self.broke(parent.run_id, error)
+            self.wake(parent.run_id)
 
     # --- ends
 

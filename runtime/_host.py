@@ -16,7 +16,7 @@ from shoal.providers import Breaker, ModelProfile, Provider, ReasoningDelta, Ret
 from shoal.runtime._clock import Clock
 from shoal.runtime._limits import Limits
 from shoal.runtime._pools import Pools
-from shoal.runtime.events import ChildEnded, Lane
+from shoal.runtime.events import Lane
 from shoal.runtime.journal import Journal
 from shoal.runtime.tools import Permissions
 
@@ -106,8 +106,4 @@ class Host(Protocol):
         Raises:
             ShoalError: It cannot be started.
         """
-        ...
-
-    async def child_end(self, child: str) -> ChildEnded:
-        """Return how *child* ended, once it has."""
         ...

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol, final
+from typing import TYPE_CHECKING, Protocol, final
 
 import anyio
 
 from shoal.providers import Message
 from shoal.runtime._host import Host, Serving
 from shoal.runtime._state import RunState
-from shoal.runtime.context import Change, Draft, Plan
+from shoal.runtime.context import Change, Draft
+from shoal.runtime.context import Plan as WritePlan
 from shoal.runtime.events import Event, LaneStarted, Payload
 from shoal.runtime.tools import ToolContext
+
+if TYPE_CHECKING:
+    from shoal.runtime._fan_out import Plan
 
 
 class Appends(Protocol):
@@ -34,7 +38,7 @@ class Live:
         journal: Where its events go; `None` for the host's journal.
     """
 
-    __slots__ = ("_journal", "_serving", "_settled", "context", "gone", "host", "run_id", "state")
+    __slots__ = ("_journal", "_serving", "_settled", "context", "fan_outs", "gone", "host", "run_id", "state")
 
     def __init__(self, state: RunState, host: Host, *, journal: Appends | None = None) -> None:
         self._journal: Appends = journal or host.journal
@@ -43,6 +47,8 @@ class Live:
         self.host = host
         self.gone = False
         """This life is over; a job that comes back late changes nothing."""
+        self.fan_outs: dict[tuple[int, int], Plan] = {}
+        """How the fan-out calls that are under way are carried out, by seq of the reply and number of the call."""
         self._serving: tuple[tuple[str, str, int], Serving] | None = None
         self._settled: anyio.Event | None = None
         made = state.made_by
@@ -82,7 +88,7 @@ class Live:
         for change, message in changes:
             self.emit(change, message)
 
-    def write(self, region: str, draft: Draft, *, most_tokens: int | None = None, joins: bool = False) -> Plan:
+    def write(self, region: str, draft: Draft, *, most_tokens: int | None = None, joins: bool = False) -> WritePlan:
         """Plan a write that waits for nothing, carry it out, and return the plan; its orders are left to the caller."""
         window = self.state.view
         busy = region in self.state.busy_regions()

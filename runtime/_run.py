@@ -10,7 +10,7 @@ from shoal.actors import Actor, Ignore, Reason
 from shoal.errors import JournalFailed
 from shoal.runtime._calls import run_calls, write_results
 from shoal.runtime._edges import ask_again, end, enter_next, finish, hold, leave
-from shoal.runtime._fan_out import run_fan_out
+from shoal.runtime._fan_out import advance_fan_out
 from shoal.runtime._host import Host
 from shoal.runtime._infer import infer, route
 from shoal.runtime._live import Live
@@ -34,7 +34,7 @@ from shoal.runtime._walk import (
     WriteResults,
     decide,
 )
-from shoal.runtime.events import RunPaused, RunRestarted, RunResumed
+from shoal.runtime.events import ChildEnded, RunPaused, RunRestarted, RunResumed
 
 MOST_CRASHES = 2
 """A run that crashed this often without getting on ends instead of looping."""
@@ -63,6 +63,10 @@ class Home(Protocol):
 
     def moved(self, live: Live) -> None:
         """Take note that a run waits, or is over."""
+        ...
+
+    def ended(self, child: str) -> ChildEnded | None:
+        """Return how *child* ended; `None` where it has not."""
         ...
 
     def broke(self, run_id: str, error: JournalFailed) -> None:
@@ -128,9 +132,14 @@ class RunActor(Actor):
                 end(live, "error", "\n\n".join((why, *crashes)))
         elif self._resumed_by is not None and state.phase == "running":
             live.emit(RunResumed(self._resumed_by))
-        if state.phase != "ended":
-            for job in tuple(state.jobs):
-                submit_job(live, job)
+        if state.phase == "ended":
+            return
+        for job in tuple(state.jobs):
+            submit_job(live, job)
+        for child, known in tuple(state.children.items()):
+            ended = self._home.ended(child) if known.ended is None else None
+            if ended is not None:  # while this run was not here to be told
+                live.emit(ended)
 
     def _wake(self) -> None:
         if not self._going:
@@ -144,12 +153,12 @@ class RunActor(Actor):
         try:
             while True:
                 action = decide(live.state, self._host.limits)
-                if isinstance(action, Wait):
-                    await live.durable()
-                    if decide(live.state, self._host.limits) == action:
-                        break
-                else:
-                    await perform(live, action)
+                if not isinstance(action, Wait) and await perform(live, action):
+                    continue
+                seq = live.state.seq
+                await live.durable()
+                if live.state.seq == seq:
+                    break
         except (JournalFailed, ExceptionGroup) as error:
             failed = _journal_failure(error)
             if failed is None:
@@ -177,8 +186,8 @@ def _journal_failure(error: Exception) -> JournalFailed | None:
     return error if isinstance(error, JournalFailed) else None
 
 
-async def perform(live: Live, action: Action) -> None:
-    """Do *action*, which `decide` gave."""
+async def perform(live: Live, action: Action) -> bool:
+    """Do *action*, which `decide` gave; say whether the run goes on at once, or waits to be woken."""
     match action:
         case Infer():
             await infer(live)
@@ -187,7 +196,7 @@ async def perform(live: Live, action: Action) -> None:
         case WriteResults():
             await write_results(live)
         case RunFanOut(index):
-            await run_fan_out(live, index)
+            return await advance_fan_out(live, index)
         case Refresh(regions):
             await refresh(live, regions)
         case Route(edges):
@@ -208,3 +217,4 @@ async def perform(live: Live, action: Action) -> None:
             finish(live, action)
         case Wait():
             raise AssertionError("there is nothing to do")
+    return True
