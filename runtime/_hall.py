@@ -8,23 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from decimal import Decimal
 from pathlib import Path
 from typing import Generic, TypeVar, final
 
 import anyio
-import msgspec
 
 from shoal.actors import ChildSpec, DynamicSupervisor
 from shoal.blueprints import Blueprint, ModelSettings, load, resolve
 from shoal.errors import ChildNotFound, DefinitionMissing, JournalFailed, SpawnRefused, SupervisorStopped
-from shoal.providers import Breaker, Provider, ReasoningDelta, RetryPolicy, Text, TextDelta, Usage
+from shoal.providers import Breaker, Provider, ReasoningDelta, RetryPolicy, TextDelta
 from shoal.runtime import _threads
 from shoal.runtime._bundle import Bundle, bundle_of, read_definition
 from shoal.runtime._clock import Clock
-from shoal.runtime._edges import end
-from shoal.runtime._handle import Outcome, outcome_of
+from shoal.runtime._control import Cancel, Pause, steer
 from shoal.runtime._host import ChildRequest, Serving
+from shoal.runtime._keeper import Keeper
 from shoal.runtime._lanes import WIDTHS, Job, LaneDesk
 from shoal.runtime._limits import Limits
 from shoal.runtime._live import Live
@@ -33,8 +31,9 @@ from shoal.runtime._program import Program, recorded
 from shoal.runtime._run import RunActor
 from shoal.runtime._serving import Servants
 from shoal.runtime._spawn import Birth, give_birth
+from shoal.runtime._standings import Standing, Standings
 from shoal.runtime._state import RunState
-from shoal.runtime.events import ChildEnded, ChildSpawned, Lane, RunPaused, RunSpawned
+from shoal.runtime.events import ChildEnded, ChildSpawned, Lane, RunSpawned
 from shoal.runtime.journal import Journal
 from shoal.runtime.tools import Permissions, Tool
 
@@ -59,33 +58,6 @@ class _Recent(Generic[_K, _V]):
         if len(self._values) > _READY:
             del self._values[next(iter(self._values))]
         return value
-
-
-@final
-class Standing:
-    """Where one run stands, for those who wait for it."""
-
-    __slots__ = ("broken", "moved", "outcome", "paused", "subtree")
-
-    def __init__(self) -> None:
-        self.outcome: Outcome | None = None
-        self.paused: RunPaused | None = None
-        self.broken: JournalFailed | None = None
-        self.subtree: tuple[Usage, Decimal | None] = (Usage(), Decimal(0))
-        """What it and its children used, once it is over."""
-        self.moved: anyio.Event | None = None
-
-    def pulse(self) -> None:
-        """Wake whoever waits."""
-        if self.moved is not None:
-            self.moved.set()
-            self.moved = None
-
-    async def wait(self) -> None:
-        """Return at the next change."""
-        if self.moved is None:
-            self.moved = anyio.Event()
-        await self.moved.wait()
 
 
 @final
@@ -122,11 +94,9 @@ class Hall:
         self.lanes = {lane: LaneDesk(lane, width) for lane, width in WIDTHS.items()}
         self.runs = DynamicSupervisor("runs", max_restarts=None)
         self.threads: anyio.CapacityLimiter = _threads.limiter(limits.tool_threads)
-        self.live: dict[str, Live] = {}
-        self._wakes: dict[str, Callable[[], None]] = {}
+        self.standings = Standings()
+        self.keeper = Keeper(self, self.runs, self.standings, self._house_again, self.load)
         self._crashes: dict[str, str] = {}
-        self._standings: dict[str, Standing] = {}
-        self._made_of: dict[str, Program] = {}
         self._ready: _Recent[tuple[object, ...], tuple[object, Program]] = _Recent()
         self._files: dict[tuple[Path, int, int], Bundle] = {}
         self._adopted: _Recent[int, Bundle] = _Recent()
@@ -240,12 +210,22 @@ class Hall:
         if self.closing:
             raise SpawnRefused("this swarm is closing; it starts nothing new")
         state = await give_birth(self, birth, announce)
+        parent = None if birth.parent is None else self.live.get(birth.parent)
+        if birth.parent is not None and (parent is None or parent.over):
+            # Its parent ended while it was being born; what is written to it here is all that it will be.
+            await steer(self, birth.run_id, Cancel("its parent ended"))
+            return
         await self._house(birth.run_id, state, None)
+        if parent is not None and parent.state.phase == "paused":
+            await steer(self, birth.run_id, Pause("its parent is paused"))
 
     async def take_up(self, run_id: str, program: Program, resumed_by: str | None) -> None:
         """Let a run of the journal live here again, made of *program*."""
-        self._made_of[run_id] = program
+        self.keeper.made_of[run_id] = program
         await self._house(run_id, None, resumed_by)
+
+    async def _house_again(self, run_id: str) -> None:
+        await self._house(run_id, None, None)
 
     async def _house(self, run_id: str, fresh: RunState | None, resumed_by: str | None) -> None:
         first: list[tuple[RunState | None, str | None]] = [(fresh, resumed_by)]
@@ -269,6 +249,11 @@ class Hall:
 
     # --- where runs stand (Home)
 
+    @property
+    def live(self) -> Mapping[str, Live]:
+        """The runs that live here, by id."""
+        return self.keeper.live
+
     def load(self, run_id: str) -> RunState:
         """Return the state that the run's journal adds up to."""
         events = self.journal.read(run_id)
@@ -276,7 +261,8 @@ class Hall:
         if first is None:
             raise DefinitionMissing(f"the journal holds no event of run {run_id}")
         assert isinstance(first.payload, RunSpawned)  # the first event of every run
-        state = RunState(run_id, self._made_of.get(run_id) or self._looked_at(first.payload.definition))
+        program = self.keeper.made_of.get(run_id) or self._looked_at(first.payload.definition)
+        state = RunState(run_id, program)
         state.apply(first)
         for event in events:
             state.apply(event)
@@ -285,72 +271,50 @@ class Hall:
     def _looked_at(self, digest: str) -> Program:
         return self._ready.get((digest,), lambda: (None, recorded(self.journal.definition(digest))))[1]
 
-    def arrived(self, live: Live, wake: Callable[[], None]) -> None:
-        """Take note of a life of a run."""
-        self.live[live.run_id] = live
-        self._made_of[live.run_id] = live.state.program
-        self._wakes[live.run_id] = wake
-        self.standing(live.run_id).paused = live.state.paused
+    def arrived(self, live: Live, wake: Callable[[], None], *, stays: bool) -> None:
+        """Take note of a life of a run; one that *stays* never leaves memory before its end."""
+        self.keeper.arrived(live, wake, stays=stays)
+        self.standings.of(live.run_id).paused = live.state.paused
 
     def left(self, live: Live, crash: str | None) -> None:
         """Take note that a life of a run is over."""
-        if self.live.get(live.run_id) is live:
-            del self.live[live.run_id]
-            del self._wakes[live.run_id]
-            if live.state.ended is not None:
-                del self._made_of[live.run_id]
+        self.keeper.left(live)
         if crash is not None:
             self._crashes[live.run_id] = crash
 
     def moved(self, live: Live) -> None:
         """Take note that a run waits, or is over."""
-        standing = self.standing(live.run_id)
-        standing.paused = live.state.paused if live.state.phase == "paused" else None
-        if live.state.ended is not None:
-            self._settle(standing, live.state)
+        standing = self.standings.of(live.run_id)
+        state = live.state
+        standing.paused = state.paused if state.phase == "paused" else None
+        if state.ended is not None:
+            standing.settle(state, self.clock.monotonic())
             self._tell_parent(live)
+        elif state.next_due is not None:
+            self.keeper.alarm(live.run_id, state.next_due)
         standing.pulse()
-
-    def _settle(self, standing: Standing, state: RunState) -> None:
-        assert state.ended is not None  # the caller looked
-        standing.outcome = outcome_of(state, state.ended)
-        usage, cost = state.usage, state.cost
-        for child in state.children.values():
-            if child.ended is not None:
-                usage = usage + Usage(*child.ended.usage)
-                cost = None if cost is None or child.ended.cost is None else cost + child.ended.cost
-        standing.subtree = (usage, cost)
 
     def broke(self, run_id: str, error: JournalFailed) -> None:
         """Take note that a run cannot go on because its journal cannot be written."""
         above: str | None = run_id
         while above is not None:  # what waits for it would wait for ever
-            standing = self.standing(above)
+            standing = self.standings.of(above)
             standing.broken = error
             standing.pulse()
-            self.wake(above)
+            self.keeper.wake(above)
             live = self.live.get(above)
             above = None if live is None else live.state.made_by.parent
 
-    def standing(self, run_id: str) -> Standing:
-        """Return where a run stands that lived here at some time; made when first asked for."""
-        standing = self._standings.get(run_id)
-        if standing is None:
-            standing = self._standings[run_id] = Standing()
-        return standing
-
     def settled(self, run_id: str) -> Standing:
-        """Return where a run stands, read from the journal where it does not live here and is over."""
-        standing = self.standing(run_id)
-        if standing.outcome is None and run_id not in self.live and self.journal.find(run_id).ended:
-            self._settle(standing, self.load(run_id))
+        """Return where a run stands, read from the journal where it does not live here."""
+        standing = self.standings.of(run_id)
+        if standing.outcome is None and standing.paused is None and run_id not in self.live:
+            row = self.journal.find(run_id)
+            if row.ended:
+                standing.settle(self.load(run_id), self.clock.monotonic())
+            elif row.status == "paused":
+                standing.paused = self.load(run_id).paused
         return standing
-
-    def wake(self, run_id: str) -> None:
-        """Let a run that lives here take its next steps."""
-        wake = self._wakes.get(run_id)
-        if wake is not None:
-            wake()
 
     # --- children
 
@@ -404,42 +368,27 @@ class Hall:
 
     def ended(self, child: str) -> ChildEnded | None:
         """Return how *child* ended; `None` where it has not."""
-        standing = self.settled(child)
-        if standing.outcome is None:
-            return None
-        outcome = standing.outcome
-        usage, cost = standing.subtree
-        tokens = msgspec.structs.astuple(usage)
-        output = None if outcome.output is None else Text.of(outcome.output)
-        return ChildEnded(child, outcome.status, output, outcome.reason, tokens, cost)
+        return self.settled(child).as_child()
 
     def _tell_parent(self, child: Live) -> None:
-        """Tell the parent of a run that has ended, where it lives here; one that does not asks when it comes back."""
-        parent = self.live.get(child.state.made_by.parent or "")
-        if parent is None or parent.over:
+        """Tell the parent of a run that has ended; one that sleeps asks when it comes back."""
+        made = child.state.made_by
+        if made.parent is None:
             return
-        known = parent.state.children.get(child.run_id)
-        ended = self.ended(child.run_id)
-        if known is not None and known.ended is None and ended is not None:
-            try:
-                parent.emit(ended)
-            except JournalFailed as error:
-                self.broke(parent.run_id, error)
-            self.wake(parent.run_id)
+        parent = self.live.get(made.parent)
+        ended = self.standings.of(child.run_id).as_child()
+        if parent is not None and not parent.over and ended is not None:
+            known = parent.state.children.get(child.run_id)
+            if known is not None and known.ended is None:
+                try:
+                    parent.emit(ended)
+                except JournalFailed as error:
+                    self.broke(parent.run_id, error)
+        self.keeper.wake(made.parent)
 
     # --- ends
 
-    async def cancel(self, run_id: str, reason: str) -> None:
-        """End a run and everything below it."""
-        live = self.live.get(run_id)
-        if live is None or live.state.phase == "ended":
-            return
-        children = [child for child, known in live.state.children.items() if known.ended is None]
-        end(live, "cancelled", reason)
-        live.gone = True
-        self.moved(live)
-        with suppress(ChildNotFound, SupervisorStopped):  # it has just ended by itself, or the swarm is closing
+    async def stop(self, run_id: str) -> None:
+        """Stop what a run that has ended is still in the middle of."""
+        with suppress(ChildNotFound, SupervisorStopped):  # it has just stopped by itself, or the swarm is closing
             await self.runs.terminate_child(run_id)
-        for child in children:
-            await self.cancel(child, reason)
-        await self.journal.barrier()

@@ -24,6 +24,7 @@ class Limits:
         request_timeout_s: Seconds for one attempt of a request.
         mailbox: Messages that a run's mailbox holds.
         shutdown_s: Seconds that a run gets to stop.
+        idle_s: Seconds after which a run that has only to wait leaves memory; `None` for never.
         asks: How often a stage is asked again for what it owes.
         nudges: How often a stage is asked again after a reply without a tool call.
         output_bytes: Longest output; what is longer is cut.
@@ -41,6 +42,7 @@ class Limits:
     request_timeout_s: float = 900.0
     mailbox: int = 256
     shutdown_s: float = 5.0
+    idle_s: float | None = 60.0
     asks: int = 3
     nudges: int = 3
     output_bytes: int = 256 * 1024

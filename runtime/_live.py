@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from shoal.runtime._fan_out import Plan
 
 
+class LifeIsOver(Exception):
+    """A step of a run came back after the run had ended, or had left memory: it stops where it is."""
+
+
 class Appends(Protocol):
     """Takes events, in order."""
 
@@ -38,7 +42,18 @@ class Live:
         journal: Where its events go; `None` for the host's journal.
     """
 
-    __slots__ = ("_journal", "_serving", "_settled", "context", "fan_outs", "gone", "host", "run_id", "state")
+    __slots__ = (
+        "_journal",
+        "_serving",
+        "_settled",
+        "context",
+        "fan_outs",
+        "gone",
+        "host",
+        "idle_since",
+        "run_id",
+        "state",
+    )
 
     def __init__(self, state: RunState, host: Host, *, journal: Appends | None = None) -> None:
         self._journal: Appends = journal or host.journal
@@ -49,6 +64,8 @@ class Live:
         """This life is over; a job that comes back late changes nothing."""
         self.fan_outs: dict[tuple[int, int], Plan] = {}
         """How the fan-out calls that are under way are carried out, by seq of the reply and number of the call."""
+        self.idle_since: float | None = None
+        """Since when it has only had to wait, in monotonic seconds; `None` while it is at work."""
         self._serving: tuple[tuple[str, str, int], Serving] | None = None
         self._settled: anyio.Event | None = None
         made = state.made_by
@@ -77,7 +94,8 @@ class Live:
 
         Events that are emitted without an `await` between them become durable together.
         """
-        assert not self.over  # whoever comes back late has to look first
+        if self.over:
+            raise LifeIsOver(f"run {self.run_id} is over, or lives elsewhere now")
         event = Event(self.run_id, self.state.seq + 1, self.host.clock.unix(), payload)
         self._journal.append(event)
         self.state.apply(event, message)

@@ -13,7 +13,7 @@ from shoal.runtime._edges import ask_again, end, enter_next, finish, hold, leave
 from shoal.runtime._fan_out import advance_fan_out
 from shoal.runtime._host import Host
 from shoal.runtime._infer import infer, route
-from shoal.runtime._live import Live
+from shoal.runtime._live import LifeIsOver, Live
 from shoal.runtime._side import order_title, refresh, submit_job
 from shoal.runtime._state import RunState
 from shoal.runtime._walk import (
@@ -53,8 +53,8 @@ class Home(Protocol):
         """Return the state that the run's journal adds up to."""
         ...
 
-    def arrived(self, live: Live, wake: Callable[[], None]) -> None:
-        """Take note of a life of a run; *wake* lets it take its next steps."""
+    def arrived(self, live: Live, wake: Callable[[], None], *, stays: bool) -> None:
+        """Take note of a life of a run; *wake* lets it take its next steps, and one that *stays* never sleeps."""
         ...
 
     def left(self, live: Live, crash: str | None) -> None:
@@ -84,6 +84,7 @@ class RunActor(Actor):
         begin: Returns the run's id and its state: a fresh one for a run that was just spawned, `None` to load it.
         crash: What its last life crashed with; `None` where it did not.
         resumed_by: Who resumed it, where a process takes it up again; `None` otherwise.
+        stays: It stays in memory while it waits, since others hold on to its actor.
     """
 
     def __init__(
@@ -94,12 +95,14 @@ class RunActor(Actor):
         *,
         crash: Callable[[str], str | None],
         resumed_by: str | None = None,
+        stays: bool = False,
     ) -> None:
         self._host = host
         self._home = home
         self._begin = begin
         self._crash = crash
         self._resumed_by = resumed_by
+        self._stays = stays
         self._going = False
 
     async def on_start(self) -> None:
@@ -118,7 +121,7 @@ class RunActor(Actor):
             # Another try would fail as this one did, without end.
             self._home.broke(run_id, error)
             raise Ignore from error
-        self._home.arrived(self.live, self._wake)
+        self._home.arrived(self.live, self._wake, stays=self._stays)
         self._wake()
 
     def _take_up(self, state: RunState, crash: str | None) -> None:
@@ -144,6 +147,7 @@ class RunActor(Actor):
     def _wake(self) -> None:
         if not self._going:
             self._going = True
+            self.live.idle_since = None
             self.me.send_nowait(Go())
 
     async def receive(self, message: Any) -> None:
@@ -159,13 +163,16 @@ class RunActor(Actor):
                 await live.durable()
                 if live.state.seq == seq:
                     break
-        except (JournalFailed, ExceptionGroup) as error:
-            failed = _journal_failure(error)
+        except (JournalFailed, LifeIsOver, ExceptionGroup) as error:
+            failed = _last_word(error)
             if failed is None:
                 raise
-            self._home.broke(live.run_id, failed)
+            if isinstance(failed, JournalFailed):
+                self._home.broke(live.run_id, failed)
             self.stop()
             return
+        if not self._going:
+            live.idle_since = self._host.clock.monotonic()
         self._home.moved(live)
         if live.state.phase == "ended":
             self.stop()
@@ -177,13 +184,13 @@ class RunActor(Actor):
         self._home.left(self.live, None if reason.clean else reason.traceback())
 
 
-def _journal_failure(error: Exception) -> JournalFailed | None:
-    """Return the failure of the journal that *error* is, or that a group of errors holds; `None` for none."""
+def _last_word(error: Exception) -> JournalFailed | LifeIsOver | None:
+    """Return why a life can take no further step, where *error*, or a group that it is, says so; `None` otherwise."""
     if isinstance(error, ExceptionGroup):
         group = cast("ExceptionGroup[Exception]", error)
-        found = (_journal_failure(each) for each in group.exceptions)
+        found = (_last_word(each) for each in group.exceptions)
         return next((each for each in found if each is not None), None)
-    return error if isinstance(error, JournalFailed) else None
+    return error if isinstance(error, JournalFailed | LifeIsOver) else None
 
 
 async def perform(live: Live, action: Action) -> bool:

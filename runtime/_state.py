@@ -238,6 +238,11 @@ class RunState:
         """How estimates for the current model are corrected."""
         return self.calibration.get(self.serving[1], Calibration())
 
+    @property
+    def next_due(self) -> float | None:
+        """When the next thing that the run waits for falls due, in unix seconds; `None` for nothing."""
+        return None
+
     def busy_regions(self) -> frozenset[str]:
         """Regions whose summary is being made."""
         return frozenset(job.started.region for job in self.jobs.values() if job.started.lane == "compaction")

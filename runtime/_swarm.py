@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,8 +22,9 @@ from shoal.actors import ChildSpec, DynamicSupervisor, Supervisor, Worker, runni
 from shoal.blueprints import Blueprint
 from shoal.errors import RestartsExhausted, RunIsPaused, RunNotFound
 from shoal.errors import RunEnded as RunIsOver
-from shoal.providers import Provider, RetryPolicy, Text, TextDelta
+from shoal.providers import Provider, RetryPolicy, TextDelta
 from shoal.runtime._clock import Clock
+from shoal.runtime._control import Cancel, Command, Pause, Resume, Send, serve_commands, steer
 from shoal.runtime._hall import Hall
 from shoal.runtime._handle import Outcome, Run
 from shoal.runtime._lanes import sheltered
@@ -32,7 +34,6 @@ from shoal.runtime._program import Program
 from shoal.runtime._spawn import Birth
 from shoal.runtime._state import RunState
 from shoal.runtime._trees import HALL, Started
-from shoal.runtime.events import MessageReceived, RunPaused, RunResumed
 from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow
 from shoal.runtime.tools import FunctionTool, Permissions, Tool, as_tool
 
@@ -100,7 +101,10 @@ class Swarm:
         )
         self.journal.observers.extend(self._observers)
         lanes = [lane.tree for lane in hall.lanes.values()]
-        beside = [sheltered(name, Worker(name, serve)) for name, serve in self._beside.items()]
+        workers = {**self._beside, "housekeeping": hall.keeper.serve}
+        if self.journal.shared is not None:
+            workers["commands"] = partial(serve_commands, hall)
+        beside = [sheltered(name, Worker(name, serve)) for name, serve in workers.items()]
         side = Supervisor("side", children=[*beside, *lanes])
         root = Supervisor(
             "swarm",
@@ -302,7 +306,7 @@ class Swarm:
                 f"run {row.run_id} is over ({row.status}); spawn it again to run it once more", run_id=row.run_id
             )
         given = [as_tool(tool) for tool in tools]
-        asleep = [each for each in open_rows if each.run_id not in hall.live]
+        asleep = [each for each in open_rows if each.run_id not in hall.keeper.made_of]
         self._claim([each.run_id for each in asleep])
         programs: dict[str, Program] = {}
         # Every definition is read first: what is missing refuses the whole tree before any of it moves.
@@ -313,15 +317,13 @@ class Swarm:
         for each in reversed(asleep):
             await hall.take_up(each.run_id, programs[each.run_id], "restart")
         for each in open_rows:
-            if each.status == "paused" and each.run_id in hall.live:
+            if each.status == "paused":
                 await self.resume(each.run_id)
         return Run(self, row.run_id, row.name)
 
     def _claim(self, run_ids: Sequence[str]) -> None:
-        # A journal in memory has no other process to keep off.
-        claim = getattr(self.journal, "claim", None)
-        if claim is not None:
-            claim(run_ids, now=self._clock.unix())
+        if self.journal.shared is not None:
+            self.journal.shared.claim(run_ids, now=self._clock.unix())
 
     # --- steering
 
@@ -332,49 +334,22 @@ class Swarm:
             RunEnded: It is over.
             RunNotFound: It does not live here.
         """
-        live = self._living(run_id)
-        live.emit(MessageReceived(Text.of(text), sender, region))
-        await live.durable()
-        self.hall.wake(run_id)
+        await self._steer(run_id, Send(text, sender, region))
 
     async def pause(self, run_id: str, reason: str = "paused by its user") -> None:
         """Let a run and everything below it finish what they are in the middle of, and wait."""
-        live = self._living(run_id)
-        if live.state.phase == "running":
-            live.emit(RunPaused(reason, f"resume it with `shoal resume {run_id}`"))
-        await live.durable()
-        self.hall.moved(live)
-        for child, known in tuple(live.state.children.items()):
-            if known.ended is None and child in self.hall.live:
-                await self.pause(child, reason)
+        await self._steer(run_id, Pause(reason))
 
     async def resume(self, run_id: str) -> None:
         """Let a paused run and everything below it go on."""
-        live = self._living(run_id)
-        if live.state.phase == "paused":
-            live.emit(RunResumed("user"))
-        await live.durable()
-        self.hall.moved(live)
-        self.hall.wake(run_id)
-        for child, known in tuple(live.state.children.items()):
-            if known.ended is None and child in self.hall.live:
-                await self.resume(child)
+        await self._steer(run_id, Resume())
 
     async def cancel(self, run_id: str, reason: str = "cancelled by its user") -> None:
         """End a run and everything below it."""
-        self._living(run_id)
-        await self.hall.cancel(run_id, reason)
+        await self._steer(run_id, Cancel(reason))
 
-    def _living(self, run_id: str) -> Any:
-        live = self.hall.live.get(run_id)
-        if live is not None and live.state.phase != "ended":
-            return live
-        row = self.journal.find(run_id)
-        if row.ended:
-            raise RunIsOver(f"run {run_id} is over ({row.status}); nothing reaches it any more", run_id=run_id)
-        raise RunNotFound(
-            f"run {run_id} does not live in this process; take it up with `resume_tree` first", run_id=run_id
-        )
+    async def _steer(self, run_id: str, command: Command) -> None:
+        await steer(self.hall, self.journal.find(run_id).run_id, command)
 
     # --- waiting
 

@@ -85,7 +85,7 @@ def agent(
             known.append(birth.run_id)
             return birth.run_id, state
 
-        return RunActor(hall, hall, begin, crash=hall.crash_of)
+        return RunActor(hall, hall, begin, crash=hall.crash_of, stays=True)
 
     return ChildSpec(
         child_id, make, restart=restart, shutdown_s=shutdown_s, max_restarts=max_restarts, within_s=within_s

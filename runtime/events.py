@@ -117,6 +117,11 @@ class RunResumed(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 @final
+class RunPassivated(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The run has only to wait and left memory; whatever reaches it brings it back."""
+
+
+@final
 class RunRestarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The run's actor crashed and its supervisor started it again from the journal; *error* is what it crashed with."""
 
@@ -501,6 +506,7 @@ Payload: TypeAlias = (
     | RunTitled
     | RunPaused
     | RunResumed
+    | RunPassivated
     | RunRestarted
     | RunEnded
     | ChildSpawned
@@ -540,7 +546,7 @@ NUMBERS: Mapping[type[Payload], int] = {
     RunTitled: 2,
     RunPaused: 3,
     RunResumed: 4,
-    # 5 RunPassivated
+    RunPassivated: 5,
     RunRestarted: 6,
     RunEnded: 7,
     # 8 BlueprintChanged, 9 BudgetReached

@@ -1,6 +1,6 @@
 """The journal: where a run's events are kept, and where everything else about a run comes from."""
 
-from shoal.runtime.journal._base import Journal, Observer, Reader, RunRow, RunStatus
+from shoal.runtime.journal._base import Journal, Observer, Reader, RunRow, RunStatus, Shared
 from shoal.runtime.journal._file import FORMAT, Durability
 from shoal.runtime.journal._leases import BEAT_S, STALE_S, host_name
 from shoal.runtime.journal._memory import MemoryJournal
@@ -18,6 +18,7 @@ __all__ = [
     "Reader",
     "RunRow",
     "RunStatus",
+    "Shared",
     "SqliteJournal",
     "SqliteReader",
     "host_name",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Literal, Protocol, TypeAlias, final
 
@@ -33,6 +33,7 @@ class RunRow(msgspec.Struct, frozen=True, gc=False):
         events: How many events it has.
         host: The process that hosts it; `None` where none does.
         key: Idempotency key of its spawn; `None` for none.
+        detached: It outlives its parent.
     """
 
     run_id: str
@@ -47,6 +48,7 @@ class RunRow(msgspec.Struct, frozen=True, gc=False):
     events: int
     host: str | None
     key: str | None = None
+    detached: bool = False
 
     @property
     def ended(self) -> bool:
@@ -83,6 +85,49 @@ class Reader(Protocol):
         Raises:
             DefinitionMissing: The journal does not hold them.
         """
+        ...
+
+
+class Shared(Protocol):
+    """How processes share a journal: each hosts runs of its own, and asks the others for what concerns theirs.
+
+    Times are unix seconds. Each call may raise `JournalFailed`.
+    """
+
+    def owners(self, *, now: float | None = None) -> Mapping[str, str]:
+        """Return which other process that lives hosts each run, by run id."""
+        ...
+
+    def claim(self, run_ids: Iterable[str], *, now: float | None = None) -> None:
+        """Make this process the host of those runs, all or none.
+
+        Raises:
+            RunOwned: A process that lives hosts one of them.
+        """
+        ...
+
+    def release(self, run_ids: Iterable[str]) -> None:
+        """Give up those runs where this process hosts them."""
+        ...
+
+    def post(self, run_id: str, command: bytes, now: float) -> int:
+        """Leave *command* for the host of *run_id*, and return its number."""
+        ...
+
+    def answer(self, number: int) -> str | None:
+        """Return what became of command *number*: empty where it was obeyed, else why not; `None` while neither is."""
+        ...
+
+    def withdraw(self, number: int) -> bool:
+        """Take command *number* back; false where its host was faster."""
+        ...
+
+    def waiting(self) -> Sequence[tuple[int, str, bytes]]:
+        """Return the commands that wait for this process: number, run and command, oldest first."""
+        ...
+
+    def obeyed(self, number: int, why_not: str) -> None:
+        """Say what became of command *number*; it is durable together with the events appended around it."""
         ...
 
 
@@ -126,6 +171,11 @@ class Journal(Reader, Protocol):
 
     def close(self) -> None:
         """Commit what is left and close. Closing twice is fine."""
+        ...
+
+    @property
+    def shared(self) -> Shared | None:
+        """How it is shared with other processes; `None` where it is not."""
         ...
 
     @property

@@ -19,13 +19,15 @@ from shoal.runtime.journal._base import Observer
 class Batch:
     """Events that become durable together. `done` is made when somebody waits for it."""
 
-    __slots__ = ("_done", "definitions", "error", "events", "payloads", "settled", "written")
+    __slots__ = ("_done", "definitions", "error", "events", "marks", "payloads", "settled", "written")
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.payloads: list[bytes] = []
         """The payload of each event as the journal keeps it; empty where nothing is encoded."""
         self.definitions: list[tuple[str, bytes]] = []
+        self.marks: list[tuple[str, int]] = []
+        """Commands that were seen to: why not (empty where it was obeyed), and its number."""
         self.written = False
         """Somebody has tried to write it; *error* says with what success."""
         self.settled = False
@@ -38,7 +40,7 @@ class Batch:
     @property
     def empty(self) -> bool:
         """There is nothing in it."""
-        return not (self.events or self.definitions)
+        return not (self.events or self.definitions or self.marks)
 
     def add(self, event: Event, payload: bytes) -> None:
         """Put *event* behind those that are here; *payload* is its payload as the journal keeps it."""

@@ -16,7 +16,7 @@ from shoal.errors import ConfigInvalid, JournalFailed, JournalNewer
 
 Durability: TypeAlias = Literal["off", "normal", "full"]
 
-FORMAT = 1
+FORMAT = 2
 """Version of the file; a reader takes versions from 1 up to its own."""
 
 PAGE_BYTES = 8192
@@ -27,14 +27,21 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS runs (
     run INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE, name TEXT NOT NULL, status TEXT NOT NULL, parent TEXT,
-    root TEXT NOT NULL, title TEXT, spawned_at REAL NOT NULL, ended_at REAL, stage TEXT, host TEXT, key TEXT UNIQUE);
+    root TEXT NOT NULL, title TEXT, spawned_at REAL NOT NULL, ended_at REAL, stage TEXT, host TEXT, key TEXT UNIQUE,
+    detached INTEGER NOT NULL DEFAULT 0);
 CREATE INDEX IF NOT EXISTS runs_by_root ON runs (root);
 CREATE TABLE IF NOT EXISTS events (
     run INTEGER NOT NULL, seq INTEGER NOT NULL, kind INTEGER NOT NULL, at INTEGER NOT NULL, payload BLOB NOT NULL,
     UNIQUE (run, seq));
 CREATE TABLE IF NOT EXISTS definitions (digest TEXT PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS hosts (host TEXT PRIMARY KEY, pid INTEGER NOT NULL, beat REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS commands (
+    command INTEGER PRIMARY KEY AUTOINCREMENT, run_id TEXT NOT NULL, data BLOB NOT NULL, posted_at REAL NOT NULL,
+    why_not TEXT);
+CREATE INDEX IF NOT EXISTS commands_waiting ON commands (run_id) WHERE why_not IS NULL;
 """
+_UPGRADES = {1: "ALTER TABLE runs ADD COLUMN detached INTEGER NOT NULL DEFAULT 0;"}
+"""What has to change in a file of each earlier format, beside the tables that it has not."""
 _MARK = "INSERT OR IGNORE INTO meta (key, value) VALUES ('format', ?)"
 
 
@@ -66,7 +73,7 @@ def _prepare(db: sqlite3.Connection, path: Path, durability: Durability) -> None
     db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
     db.execute(f"PRAGMA synchronous = {durability.upper()}")
     if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        _check_format(db, path)  # first, so that nothing is changed in a file that is not ours
+        _upgrade(db, _check_format(db, path))  # first, so that nothing is changed in a file that is not ours
     else:
         db.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         db.execute("PRAGMA journal_mode = WAL")
@@ -74,6 +81,16 @@ def _prepare(db: sqlite3.Connection, path: Path, durability: Durability) -> None
         db.execute(_MARK, (FORMAT,))
         db.execute("COMMIT")
     db.execute("PRAGMA wal_autocheckpoint = 0")
+
+
+def _upgrade(db: sqlite3.Connection, written_as: int) -> None:
+    """Bring a file of format *written_as* to the current one."""
+    if written_as == FORMAT:
+        return
+    changes = "".join(_UPGRADES[number] for number in range(written_as, FORMAT))
+    db.executescript(f"BEGIN IMMEDIATE; {changes} {_SCHEMA}")
+    db.execute("UPDATE meta SET value = ? WHERE key = 'format'", (FORMAT,))
+    db.execute("COMMIT")
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
@@ -102,7 +119,13 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _check_format(db: sqlite3.Connection, path: Path) -> None:
+def _check_format(db: sqlite3.Connection, path: Path) -> int:
+    """Return the format of the file at *path*.
+
+    Raises:
+        JournalFailed: It is no journal.
+        JournalNewer: It was written by a newer version.
+    """
     row = db.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
     if row is None or not isinstance(row[0], int):
         raise JournalFailed(f"{str(path)!r} is just being made, or is no journal; try again, or name another file")
@@ -110,6 +133,7 @@ def _check_format(db: sqlite3.Connection, path: Path) -> None:
         raise JournalNewer(
             f"{str(path)!r} has format {row[0]} and this version reads formats 1 to {FORMAT}; install a newer one"
         )
+    return row[0]
 
 
 def checkpoint(path: Path) -> None:

@@ -117,6 +117,25 @@ class Leases:
                     )
                 db.execute("UPDATE runs SET host = ? WHERE run_id = ?", (self._host, run_id))
 
+    def release(self, run_ids: Iterable[str]) -> None:
+        """Give up those runs where this process hosts them."""
+        with self._transaction() as db:
+            rows = [(run_id, self._host) for run_id in run_ids]
+            db.executemany("UPDATE runs SET host = NULL WHERE run_id = ? AND host = ?", rows)
+
+    def post(self, run_id: str, command: bytes, now: float) -> int:
+        """Leave *command* for the host of *run_id*, and return its number."""
+        with self._transaction() as db:
+            values = (run_id, command, now)
+            number = db.execute("INSERT INTO commands (run_id, data, posted_at) VALUES (?, ?, ?)", values).lastrowid
+        assert number is not None  # SQLite numbers what it inserts
+        return number
+
+    def withdraw(self, number: int) -> bool:
+        """Take command *number* back; false where its host was faster."""
+        with self._transaction() as db:
+            return db.execute("DELETE FROM commands WHERE command = ? AND why_not IS NULL", (number,)).rowcount > 0
+
     def leave(self) -> None:
         """Give up every run that this process hosts."""
         with self._transaction() as db:

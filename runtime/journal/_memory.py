@@ -11,7 +11,7 @@ import msgspec
 
 from shoal.errors import DefinitionMissing
 from shoal.runtime.events import Event
-from shoal.runtime.journal._base import Observer, RunRow
+from shoal.runtime.journal._base import Observer, RunRow, Shared
 from shoal.runtime.journal._commit import Tails, tell
 from shoal.runtime.journal._register import Register, pick
 
@@ -35,6 +35,11 @@ class MemoryJournal:
 
     def __repr__(self) -> str:
         return f"<MemoryJournal {len(self._events)} runs>"
+
+    @property
+    def shared(self) -> Shared | None:
+        """No other process can reach it."""
+        return None
 
     @property
     def healthy(self) -> bool:

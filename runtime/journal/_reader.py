@@ -22,8 +22,9 @@ _READ_ROWS = 512
 _LAST = "\U0010ffff"
 """Sorts behind every id."""
 
-COLUMNS = "run_id, name, status, parent, root, title, spawned_at, ended_at, stage, host, key"
-_SELECT_RUNS = f"SELECT {COLUMNS}, (SELECT max(seq) FROM events WHERE events.run = runs.run) FROM runs"  # noqa: S608
+COLUMNS = "run_id, name, status, parent, root, title, spawned_at, ended_at, stage, host, key, detached"
+_SELECT_RUNS = "SELECT {columns}, (SELECT max(seq) FROM events WHERE events.run = runs.run) FROM runs"
+_HAS_DETACHED = "SELECT count(*) FROM pragma_table_info('runs') WHERE name = 'detached'"
 
 
 class SqliteReader:
@@ -43,6 +44,10 @@ class SqliteReader:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
         self._reading = open_for_reading(self.path)
+        detached = self._reading.execute(_HAS_DETACHED).fetchone()[0]
+        # A file of format 1 has no such column, and reading must not change it.
+        columns = COLUMNS if detached else COLUMNS.replace("detached", "0")
+        self._select_runs = _SELECT_RUNS.format(columns=columns)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.path}>"
@@ -115,13 +120,13 @@ class SqliteReader:
     def runs(self, *, root: str | None = None) -> Sequence[RunRow]:
         """Return all runs, or those of one tree."""
         where, values = ("", ()) if root is None else (" WHERE root = ?", (root,))
-        return [_row(row) for row in self._query(f"{_SELECT_RUNS}{where} ORDER BY run", values)]
+        return [_row(row) for row in self._query(f"{self._select_runs}{where} ORDER BY run", values)]
 
     def find(self, run_id: str) -> RunRow:
         """Return the run whose id is, or begins with, *run_id*."""
-        rows = self._query(f"{_SELECT_RUNS} WHERE run_id = ?", (run_id,))
+        rows = self._query(f"{self._select_runs} WHERE run_id = ?", (run_id,))
         if not rows:
-            rows = self._query(f"{_SELECT_RUNS} WHERE run_id > ? AND run_id < ?", (run_id, run_id + _LAST))
+            rows = self._query(f"{self._select_runs} WHERE run_id > ? AND run_id < ?", (run_id, run_id + _LAST))
         return pick(run_id, [_row(row) for row in rows])
 
     def definition(self, digest: str) -> bytes:
@@ -146,8 +151,8 @@ class SqliteReader:
 
 
 def _row(row: tuple[object, ...]) -> RunRow:
-    *fields, host, key, events = row
-    named = zip(RunRow.__struct_fields__, (*fields, events or 0, host, key), strict=True)
+    *fields, host, key, detached, events = row
+    named = zip(RunRow.__struct_fields__, (*fields, events or 0, host, key, bool(detached)), strict=True)
     try:
         return msgspec.convert(dict(named), RunRow)
     except msgspec.ValidationError as exc:

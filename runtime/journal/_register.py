@@ -61,6 +61,7 @@ def row_of(event: Event, spawned: RunSpawned) -> RunRow:
         0,
         None,
         spawned.key,
+        spawned.detached,
     )
 
 

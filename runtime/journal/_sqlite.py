@@ -23,7 +23,7 @@ import msgspec
 from shoal.errors import JournalFailed
 from shoal.runtime import _threads
 from shoal.runtime.events import NUMBERS, Event, RunEnded, RunSpawned, encode
-from shoal.runtime.journal._base import Observer
+from shoal.runtime.journal._base import Observer, Shared
 from shoal.runtime.journal._commit import Batch, Tails, tell
 from shoal.runtime.journal._file import PAGE_BYTES, Durability, checkpoint, open_for_writing
 from shoal.runtime.journal._leases import Leases
@@ -37,8 +37,12 @@ _CHECKPOINT_PAGES = 2_000
 _PAGES_A_COMMIT = 2
 """Pages that every commit writes, however small: one of the table, one of its index."""
 
+_WAITING = (
+    "SELECT command, commands.run_id, data FROM commands JOIN runs USING (run_id) "
+    "WHERE why_not IS NULL AND host = ? ORDER BY command"
+)
 _INSERT_EVENT = "INSERT INTO events (run, seq, kind, at, payload) VALUES (?, ?, ?, ?, ?)"
-_INSERT_RUN = f"INSERT INTO runs ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - our own columns
+_INSERT_RUN = f"INSERT INTO runs ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - our own columns
 
 
 @final
@@ -153,6 +157,11 @@ class SqliteJournal(SqliteReader):
             self._wake = None
             self._commit_here()
 
+    @property
+    def shared(self) -> Shared | None:
+        """How it is shared with other processes; `None` for a process that hosts nothing."""
+        return None if self.host is None else self
+
     def close(self) -> None:
         """Commit what is left and close. Closing twice is fine.
 
@@ -210,6 +219,8 @@ class SqliteJournal(SqliteReader):
                 db.executemany("INSERT OR IGNORE INTO definitions (digest, data) VALUES (?, ?)", batch.definitions)
             rows = list(map(self._event_row, batch.events, batch.payloads))
             db.executemany(_INSERT_EVENT, rows)
+            if batch.marks:
+                db.executemany("UPDATE commands SET why_not = ? WHERE command = ?", batch.marks)
             db.execute("COMMIT")
         except Exception as exc:  # noqa: BLE001 - whatever it was, all who wait are told
             return JournalFailed(f"{str(self.path)!r} cannot be written: {_why(exc)}, then resume the runs")
@@ -231,7 +242,7 @@ class SqliteJournal(SqliteReader):
         db, run_id = self._writing, event.run_id
         if isinstance(event.payload, RunSpawned):
             row = row_of(event, event.payload)
-            values = (*msgspec.structs.astuple(row)[:9], self.host, row.key)
+            values = (*msgspec.structs.astuple(row)[:9], self.host, row.key, row.detached)
             number = db.execute(_INSERT_RUN, values).lastrowid
         else:
             number = self._numbers.get(run_id) or self._known(run_id)
@@ -290,6 +301,46 @@ class SqliteJournal(SqliteReader):
             JournalFailed: It could not be written.
         """
         self._leases.claim(run_ids, time.time() if now is None else now)
+
+    def release(self, run_ids: Iterable[str]) -> None:
+        """Give up those runs where this process hosts them.
+
+        Raises:
+            JournalFailed: It could not be written.
+        """
+        self._leases.release(run_ids)
+
+    def post(self, run_id: str, command: bytes, now: float) -> int:
+        """Leave *command* for the host of *run_id*, and return its number.
+
+        Raises:
+            JournalFailed: It could not be written.
+        """
+        return self._leases.post(run_id, command, now)
+
+    def withdraw(self, number: int) -> bool:
+        """Take command *number* back; false where its host was faster.
+
+        Raises:
+            JournalFailed: It could not be written.
+        """
+        return self._leases.withdraw(number)
+
+    def answer(self, number: int) -> str | None:
+        """Return what became of command *number*: empty where it was obeyed, else why not; `None` while neither is."""
+        rows = self._query("SELECT why_not FROM commands WHERE command = ?", (number,))
+        return rows[0][0] if rows else None
+
+    def waiting(self) -> Sequence[tuple[int, str, bytes]]:
+        """Return the commands that wait for this process: number, run and command, oldest first."""
+        return self._query(_WAITING, (self.host,))
+
+    def obeyed(self, number: int, why_not: str) -> None:
+        """Say what became of command *number*; it is durable together with the events appended around it."""
+        self._check()
+        self._batch.marks.append((why_not, number))
+        if self._wake is not None:
+            self._wake.set()
 
     def leave(self) -> None:
         """Give up every run that this process hosts.

@@ -1,0 +1,259 @@
+"""Steering runs from anywhere: runs that live here, sleep here, are hosted by another process, or by none.
+
+What is asked of a run becomes events of it. A run that another process hosts is reached through the journal's file: its
+host journals the effect and marks the command as done in the same transaction, so that it takes effect once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from typing import Protocol, TypeAlias, final
+
+import anyio
+import msgspec
+
+from shoal import errors
+from shoal.errors import RunEnded as RunIsOver
+from shoal.errors import RunNotFound, RunOwned, ShoalError
+from shoal.providers import Text
+from shoal.runtime._clock import Clock
+from shoal.runtime._edges import end
+from shoal.runtime._keeper import Keeper
+from shoal.runtime._live import Live
+from shoal.runtime.events import MessageReceived, RunPaused, RunResumed
+from shoal.runtime.journal import Journal, RunRow
+
+LOOK_S = 0.2
+"""Seconds from one look for commands of other processes to the next."""
+_ASK_S = 0.05
+
+
+@final
+class Send(msgspec.Struct, frozen=True, tag="send"):
+    """Give a run a message."""
+
+    text: str
+    sender: str = "user"
+    region: str | None = None
+
+
+@final
+class Pause(msgspec.Struct, frozen=True, tag="pause"):
+    """Let a run and everything below it finish what they are in the middle of, and wait."""
+
+    reason: str
+
+
+@final
+class Resume(msgspec.Struct, frozen=True, tag="resume"):
+    """Let a paused run and everything below it go on."""
+
+
+@final
+class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+    """End a run and everything below it."""
+
+    reason: str
+
+
+Command: TypeAlias = Send | Pause | Resume | Cancel
+_decoder = msgspec.json.Decoder(Command)
+
+
+class Steered(Protocol):
+    """What steering needs of the hall."""
+
+    journal: Journal
+    clock: Clock
+    keeper: Keeper
+
+    def moved(self, live: Live) -> None:
+        """Take note that a run waits, or is over."""
+        ...
+
+    async def stop(self, run_id: str) -> None:
+        """Stop what a run that has ended is still in the middle of."""
+        ...
+
+
+async def steer(hall: Steered, run_id: str, command: Command) -> None:
+    """Carry out *command*, wherever the run is; return once its effect is durable.
+
+    Raises:
+        RunEnded: The run is over.
+        RunNotFound: The journal has no such run, or nobody hosts it and it would have to take steps.
+        JournalFailed: The effect cannot be written.
+    """
+    while True:
+        if run_id in hall.keeper.made_of:
+            await obey(hall, run_id, command)
+            return
+        await hall.journal.barrier()
+        row = hall.journal.find(run_id)
+        if row.ended:
+            raise _over(row)
+        shared = hall.journal.shared
+        if shared is None:
+            await _write_to(hall, run_id, command)
+            return
+        if run_id not in shared.owners(now=hall.clock.unix()):
+            try:
+                await _write_to(hall, run_id, command)
+            except RunOwned:
+                continue  # somebody took it up just now
+            return
+        number = shared.post(run_id, msgspec.json.encode(command), hall.clock.unix())
+        if await _answered(hall, run_id, number):
+            return
+
+
+async def _answered(hall: Steered, run_id: str, number: int) -> bool:
+    """Wait until the host of *run_id* obeyed; false where it died before it did.
+
+    Raises:
+        ShoalError: It could not.
+    """
+    shared = hall.journal.shared
+    assert shared is not None  # the caller posted to it
+    obeyed = False
+    try:
+        while True:
+            answer = shared.answer(number)
+            if answer is not None:
+                obeyed = True
+                break
+            if run_id not in shared.owners(now=hall.clock.unix()):
+                break
+            await anyio.sleep(_ASK_S)
+    finally:
+        if not obeyed and not shared.withdraw(number):
+            answer, obeyed = shared.answer(number), True
+    if answer:
+        kind, _, said = answer.partition(": ")
+        error = getattr(errors, kind)
+        raise error(said, run_id=run_id) if issubclass(error, errors.RunError) else error(said)
+    return obeyed
+
+
+async def _write_to(hall: Steered, run_id: str, command: Command) -> None:
+    """Carry out *command* on runs that nobody hosts: what has to be done to them is written to them."""
+    if isinstance(command, Resume):
+        raise RunNotFound(f"no process hosts run {run_id}; take it up with `shoal resume {run_id}`", run_id=run_id)
+    shared = hall.journal.shared
+    tree = _concerned(hall, run_id, command)
+    if shared is not None:
+        shared.claim(tree, now=hall.clock.unix())
+    try:
+        await obey(hall, run_id, command)
+    finally:
+        if shared is not None:
+            shared.release(tree)
+
+
+async def obey(hall: Steered, run_id: str, command: Command, done: Callable[[], None] | None = None) -> None:
+    """Carry out *command* on a run that is kept here.
+
+    Args:
+        hall: The hall.
+        run_id: The run.
+        command: The command.
+        done: Called when everything is written and nothing is durable yet.
+
+    Raises:
+        RunEnded: The run is over.
+        JournalFailed: The effect cannot be written.
+    """
+    while True:
+        lives = await _written(hall, run_id, command, done)
+        if lives is not None:
+            break
+    for live in lives:
+        hall.moved(live)
+        if isinstance(command, Cancel):
+            live.gone = True
+            await hall.stop(live.run_id)
+        else:
+            hall.keeper.wake(live.run_id)
+
+
+async def _written(
+    hall: Steered, run_id: str, command: Command, done: Callable[[], None] | None
+) -> Sequence[Live] | None:
+    """Write what *command* does to each run that it concerns; `None` where its run has just moved: try again."""
+    async with AsyncExitStack() as stack:
+        lives = [await stack.enter_async_context(hall.keeper.reached(each)) for each in _tree(hall, run_id, command)]
+        first = lives[0]
+        if first.state.ended is not None:
+            raise _ended(first)
+        if first.gone:
+            return None
+        # From here on nothing waits: all of it becomes durable together.
+        for live in lives:
+            if not live.over:
+                _apply(live, command)
+        if done is not None:
+            done()
+    return lives
+
+
+def _apply(live: Live, command: Command) -> None:
+    phase = live.state.phase
+    match command:
+        case Send(text, sender, region):
+            live.emit(MessageReceived(Text.of(text), sender, region))
+        case Pause(reason):
+            if phase == "running":
+                live.emit(RunPaused(reason, f"resume it with `shoal resume {live.run_id}`"))
+        case Resume():
+            if phase == "paused":
+                live.emit(RunResumed("user"))
+        case Cancel(reason):
+            end(live, "cancelled", reason)
+
+
+def _tree(hall: Steered, run_id: str, command: Command) -> Sequence[str]:
+    """Return the runs that *command* concerns, parents before children."""
+    return [run_id, *(each for each in _concerned(hall, run_id, command) if each != run_id)]
+
+
+def _concerned(hall: Steered, run_id: str, command: Command) -> Sequence[str]:
+    if isinstance(command, Send):
+        return [run_id]
+    rows = hall.journal.runs(root=hall.journal.find(run_id).root)
+    below = {run_id}
+    for row in rows:  # in the order in which they were spawned: parents first
+        if row.parent in below and not row.ended and not row.detached:
+            below.add(row.run_id)
+    return [row.run_id for row in rows if row.run_id in below]
+
+
+def _over(row: RunRow) -> RunIsOver:
+    return RunIsOver(f"run {row.run_id} is over ({row.status}); nothing reaches it any more", run_id=row.run_id)
+
+
+def _ended(live: Live) -> RunIsOver:
+    ended = live.state.ended
+    assert ended is not None  # the caller looked
+    return RunIsOver(f"run {live.run_id} is over ({ended.status}); nothing reaches it any more", run_id=live.run_id)
+
+
+async def serve_commands(hall: Steered) -> None:
+    """Carry out what other processes ask of the runs that are kept here, until cancelled."""
+    shared = hall.journal.shared
+    if shared is None:
+        return
+    while True:
+        for number, run_id, data in shared.waiting():
+            await _serve_one(hall, number, run_id, data)
+        await anyio.sleep(LOOK_S)
+
+
+async def _serve_one(hall: Steered, number: int, run_id: str, data: bytes) -> None:
+    shared = hall.journal.shared
+    assert shared is not None  # see `serve_commands`
+    try:
+        await obey(hall, run_id, _decoder.decode(data), lambda: shared.obeyed(number, ""))
+    except ShoalError as error:
+        shared.obeyed(number, f"{type(error).__name__}: {error}")
+        await hall.journal.barrier()

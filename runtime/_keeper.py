@@ -1,0 +1,218 @@
+"""Keeps the runs that this process hosts: those that live, and those that sleep because they have only to wait.
+
+A run that waits (for a person, for its children, for its user) leaves memory after an idle time; what stays is its
+name. Whatever wants to reach it wakes it, or writes to it in its sleep, and nobody can tell the difference.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import final
+
+import anyio
+
+from shoal.actors import DynamicSupervisor
+from shoal.errors import ChildNotFound, JournalFailed, ShoalError, SupervisorStopped
+from shoal.runtime._clock import Clock
+from shoal.runtime._host import Host
+from shoal.runtime._live import Live
+from shoal.runtime._program import Program
+from shoal.runtime._standings import Standings
+from shoal.runtime._state import RunState
+from shoal.runtime.events import RunPassivated
+
+_LONGEST_NAP_S = 3600.0
+
+
+@final
+class Keeper:
+    """Which runs are kept here.
+
+    Args:
+        host: The services that runs share.
+        runs: Their supervisor.
+        standings: Where runs stand.
+        house: Starts a life of a run that sleeps.
+        load: Returns the state that a run's journal adds up to.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        runs: DynamicSupervisor,
+        standings: Standings,
+        house: Callable[[str], Awaitable[None]],
+        load: Callable[[str], RunState],
+    ) -> None:
+        self._host = host
+        self._clock: Clock = host.clock
+        self._runs = runs
+        self._standings = standings
+        self._house = house
+        self._load = load
+        self.live: dict[str, Live] = {}
+        """The runs that live here, by id."""
+        self.made_of: dict[str, Program] = {}
+        """What the runs are made of that are hosted here and not over."""
+        self._wakes: dict[str, Callable[[], None]] = {}
+        self._stays: set[str] = set()
+        self._busy: dict[str, anyio.Event] = {}
+        """Runs that are on their way in or out of memory."""
+        self._roused: dict[str, None] = {}
+        self._alarms: list[tuple[float, str]] = []
+        self._set: dict[str, float] = {}
+        self._bell = anyio.Event()
+
+    # --- lives
+
+    def arrived(self, live: Live, wake: Callable[[], None], *, stays: bool) -> None:
+        """Take note of a life of a run; one that *stays* never sleeps."""
+        self.live[live.run_id] = live
+        self.made_of[live.run_id] = live.state.program
+        self._wakes[live.run_id] = wake
+        if stays:
+            self._stays.add(live.run_id)
+
+    def left(self, live: Live) -> None:
+        """Take note that a life of a run is over."""
+        if self.live.get(live.run_id) is live:
+            del self.live[live.run_id]
+            del self._wakes[live.run_id]
+            self._stays.discard(live.run_id)
+        if live.state.ended is not None:
+            self.made_of.pop(live.run_id, None)
+
+    def wake(self, run_id: str) -> None:
+        """Let a run take its next steps; one that sleeps is brought back."""
+        wake = self._wakes.get(run_id)
+        if wake is not None:
+            wake()
+        elif run_id in self.made_of:
+            self._roused[run_id] = None
+            self._bell.set()
+
+    @asynccontextmanager
+    async def reached(self, run_id: str) -> AsyncGenerator[Live]:
+        """Hold a run, living or asleep, so that something can be written to it; then it is durable.
+
+        Of one that sleeps, or that nobody hosts, it is a life without an actor: it takes no step.
+        """
+        while run_id not in self.live and run_id in self._busy:
+            await self._busy[run_id].wait()
+        live = self.live.get(run_id)
+        if live is not None:
+            yield live
+            await live.durable()
+            return
+        self._busy[run_id] = anyio.Event()
+        try:
+            await self._host.journal.barrier()
+            live = Live(self._load(run_id), self._host)
+            yield live
+            await live.durable()
+            self.left(live)
+        finally:
+            self._busy.pop(run_id).set()
+
+    async def awake(self, run_id: str) -> None:
+        """Bring a run back that sleeps here; one that lives, or is over, is left as it is."""
+        while run_id in self._busy:
+            await self._busy[run_id].wait()
+        if run_id in self.live or run_id not in self.made_of:
+            return
+        self._busy[run_id] = anyio.Event()
+        try:
+            await self._house(run_id)
+        finally:
+            self._busy.pop(run_id).set()
+
+    # --- alarms
+
+    def alarm(self, run_id: str, at: float) -> None:
+        """Wake *run_id* at *at* (unix seconds), or at the earlier time that is set already."""
+        if at < self._set.get(run_id, float("inf")):
+            self._set[run_id] = at
+            heapq.heappush(self._alarms, (at, run_id))
+            self._bell.set()
+
+    def _ring(self) -> None:
+        while self._alarms and self._alarms[0][0] <= self._clock.unix():
+            at, run_id = heapq.heappop(self._alarms)
+            if self._set.get(run_id) == at:
+                del self._set[run_id]
+                self.wake(run_id)
+
+    # --- keeping house
+
+    async def serve(self) -> None:
+        """Bring back who is roused, ring alarms, and let sleep who has been idle, until cancelled."""
+        while True:
+            self._bell = anyio.Event()
+            self._ring()
+            while self._roused:
+                await self._bring_back(next(iter(self._roused)))
+            await self._let_sleep()
+            with anyio.move_on_after(self._nap_s()):
+                await self._bell.wait()
+
+    async def _bring_back(self, run_id: str) -> None:
+        del self._roused[run_id]
+        try:
+            await self.awake(run_id)
+        except SupervisorStopped:
+            return  # the swarm is closing; it stays in the journal
+        except ShoalError as error:
+            failed = error if isinstance(error, JournalFailed) else JournalFailed(str(error))
+            standing = self._standings.of(run_id)
+            standing.broken = failed
+            standing.pulse()
+
+    def _nap_s(self) -> float:
+        due = [self._alarms[0][0] - self._clock.unix()] if self._alarms else []
+        idle_s = self._host.limits.idle_s
+        if idle_s is not None and (len(self.live) > len(self._stays) or len(self._standings) > len(self.live)):
+            due.append(max(idle_s / 4, 0.05))
+        return max(0.0, min(due, default=_LONGEST_NAP_S))
+
+    async def _let_sleep(self) -> None:
+        idle_s = self._host.limits.idle_s
+        if idle_s is None:
+            return
+        before = self._clock.monotonic() - idle_s
+        for live in [live for live in self.live.values() if self._sleepy(live, before)]:
+            if self._sleepy(live, before):
+                await self._passivate(live, before)
+        self._standings.forget(before, besides=self.live)
+
+    def _sleepy(self, live: Live, before: float) -> bool:
+        since = live.idle_since
+        return (
+            since is not None
+            and since <= before
+            and not live.over
+            and not live.state.jobs
+            and live.run_id not in self._stays
+            and live.run_id not in self._busy
+        )
+
+    async def _passivate(self, live: Live, before: float) -> None:
+        run_id = live.run_id
+        self._busy[run_id] = anyio.Event()
+        try:
+            live.emit(RunPassivated())
+            await live.durable()
+            if not self._sleepy_still(live, before):
+                return
+            live.gone = True
+            self.left(live)
+            with suppress(ChildNotFound, SupervisorStopped):
+                await self._runs.terminate_child(run_id)
+        except JournalFailed:
+            self.wake(run_id)  # its next step meets the same error, and says so
+        finally:
+            self._busy.pop(run_id).set()
+
+    def _sleepy_still(self, live: Live, before: float) -> bool:
+        return live.idle_since is not None and live.idle_since <= before and not live.over and not live.state.jobs

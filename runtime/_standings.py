@@ -1,0 +1,105 @@
+"""Where runs stand, for those who wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import final
+
+import anyio
+import msgspec
+
+from shoal.errors import JournalFailed
+from shoal.providers import Text, Usage
+from shoal.runtime._handle import Outcome, outcome_of
+from shoal.runtime._state import RunState
+from shoal.runtime.events import ChildEnded, RunPaused
+
+
+@final
+class Standing:
+    """Where one run stands."""
+
+    __slots__ = ("broken", "moved", "outcome", "paused", "settled_at", "subtree")
+
+    def __init__(self) -> None:
+        self.outcome: Outcome | None = None
+        self.paused: RunPaused | None = None
+        self.broken: JournalFailed | None = None
+        self.subtree: tuple[Usage, Decimal | None] = (Usage(), Decimal(0))
+        """What it and its children used, once it is over."""
+        self.settled_at = 0.0
+        """When its outcome was noted, in monotonic seconds."""
+        self.moved: anyio.Event | None = None
+
+    def pulse(self) -> None:
+        """Wake whoever waits."""
+        if self.moved is not None:
+            self.moved.set()
+            self.moved = None
+
+    async def wait(self) -> None:
+        """Return at the next change."""
+        if self.moved is None:
+            self.moved = anyio.Event()
+        await self.moved.wait()
+
+    def settle(self, state: RunState, now: float) -> None:
+        """Note how a run ended whose events add up to *state*; *now* is monotonic seconds."""
+        assert state.ended is not None  # the caller looked
+        self.outcome = outcome_of(state, state.ended)
+        self.settled_at = now
+        usage, cost = state.usage, state.cost
+        for child in state.children.values():
+            if child.ended is not None:
+                usage = usage + Usage(*child.ended.usage)
+                cost = None if cost is None or child.ended.cost is None else cost + child.ended.cost
+        self.subtree = (usage, cost)
+
+    def as_child(self) -> ChildEnded | None:
+        """Return its end as its parent notes it; `None` while it has not ended."""
+        outcome = self.outcome
+        if outcome is None:
+            return None
+        usage, cost = self.subtree
+        output = None if outcome.output is None else Text.of(outcome.output)
+        return ChildEnded(outcome.run_id, outcome.status, output, outcome.reason, msgspec.structs.astuple(usage), cost)
+
+
+@final
+class Standings:
+    """Where the runs stand that somebody asked for, or that lived here a short while ago."""
+
+    def __init__(self) -> None:
+        self._by_run: dict[str, Standing] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_run)
+
+    def of(self, run_id: str) -> Standing:
+        """Return where *run_id* stands; made when first asked for."""
+        standing = self._by_run.get(run_id)
+        if standing is None:
+            standing = self._by_run[run_id] = Standing()
+        return standing
+
+    def forget(self, before: float, *, besides: Mapping[str, object]) -> None:
+        """Forget what the journal says as well: runs that ended before *before* (monotonic seconds), or sleep.
+
+        Args:
+            before: Ends up to here are forgotten.
+            besides: Runs to keep.
+        """
+        old = [
+            run_id
+            for run_id, standing in self._by_run.items()
+            if run_id not in besides
+            and standing.moved is None
+            and standing.settled_at <= before
+            and standing.broken is None
+        ]
+        for run_id in old:
+            del self._by_run[run_id]
+
+
+Wake = Callable[[], None]
