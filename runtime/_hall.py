@@ -209,20 +209,22 @@ class Hall:
         """
         if self.closing:
             raise SpawnRefused("this swarm is closing; it starts nothing new")
-        state = await give_birth(self, birth, announce)
-        parent = None if birth.parent is None else self.live.get(birth.parent)
-        if birth.parent is not None and (parent is None or parent.over):
-            # Its parent ended while it was being born; what is written to it here is all that it will be.
+        async with self.keeper.moving(birth.run_id):
+            state = await give_birth(self, birth, announce)
+            parent = None if birth.parent is None else self.live.get(birth.parent)
+            orphaned = birth.parent is not None and (parent is None or parent.over)
+            if not orphaned:
+                await self._house(birth.run_id, state, None)
+        if orphaned:  # its parent ended while it was being born
             await steer(self, birth.run_id, Cancel("its parent ended"))
-            return
-        await self._house(birth.run_id, state, None)
-        if parent is not None and parent.state.phase == "paused":
+        elif parent is not None and parent.state.phase == "paused":
             await steer(self, birth.run_id, Pause("its parent is paused"))
 
     async def take_up(self, run_id: str, program: Program, resumed_by: str | None) -> None:
         """Let a run of the journal live here again, made of *program*."""
-        self.keeper.made_of[run_id] = program
-        await self._house(run_id, None, resumed_by)
+        async with self.keeper.moving(run_id):
+            self.keeper.made_of[run_id] = program
+            await self._house(run_id, None, resumed_by)
 
     async def _house_again(self, run_id: str) -> None:
         await self._house(run_id, None, None)

@@ -106,25 +106,27 @@ class Keeper:
             yield live
             await live.durable()
             return
-        self._busy[run_id] = anyio.Event()
-        try:
+        async with self.moving(run_id):
             await self._host.journal.barrier()
             live = Live(self._load(run_id), self._host)
             yield live
             await live.durable()
             self.left(live)
-        finally:
-            self._busy.pop(run_id).set()
 
     async def awake(self, run_id: str) -> None:
         """Bring a run back that sleeps here; one that lives, or is over, is left as it is."""
+        async with self.moving(run_id):
+            if run_id in self.made_of and run_id not in self.live:
+                await self._house(run_id)
+
+    @asynccontextmanager
+    async def moving(self, run_id: str) -> AsyncGenerator[None]:
+        """Keep everybody else off a run that is on its way in or out of memory, while the block runs."""
         while run_id in self._busy:
             await self._busy[run_id].wait()
-        if run_id in self.live or run_id not in self.made_of:
-            return
         self._busy[run_id] = anyio.Event()
         try:
-            await self._house(run_id)
+            yield
         finally:
             self._busy.pop(run_id).set()
 
@@ -194,25 +196,19 @@ class Keeper:
             and not live.over
             and not live.state.jobs
             and live.run_id not in self._stays
-            and live.run_id not in self._busy
         )
 
     async def _passivate(self, live: Live, before: float) -> None:
         run_id = live.run_id
-        self._busy[run_id] = anyio.Event()
-        try:
-            live.emit(RunPassivated())
-            await live.durable()
-            if not self._sleepy_still(live, before):
+        async with self.moving(run_id):
+            try:
+                live.emit(RunPassivated())
+                await live.durable()
+            except JournalFailed:
+                self.wake(run_id)  # its next step meets the same error, and says so
                 return
-            live.gone = True
-            self.left(live)
-            with suppress(ChildNotFound, SupervisorStopped):
-                await self._runs.terminate_child(run_id)
-        except JournalFailed:
-            self.wake(run_id)  # its next step meets the same error, and says so
-        finally:
-            self._busy.pop(run_id).set()
-
-    def _sleepy_still(self, live: Live, before: float) -> bool:
-        return live.idle_since is not None and live.idle_since <= before and not live.over and not live.state.jobs
+            if self._sleepy(live, before):
+                live.gone = True
+                self.left(live)
+                with suppress(ChildNotFound, SupervisorStopped):
+                    await self._runs.terminate_child(run_id)
