@@ -64,6 +64,8 @@ class Keeper:
         self._alarms: list[tuple[float, str]] = []
         self._set: dict[str, float] = {}
         self._bell = anyio.Event()
+        self._dozing = False
+        """Housekeeping sleeps until something happens, since nobody could become idle."""
 
     # --- lives
 
@@ -74,6 +76,8 @@ class Keeper:
         self._wakes[live.run_id] = wake
         if stays:
             self._stays.add(live.run_id)
+        if self._dozing:
+            self._bell.set()
 
     def left(self, live: Live) -> None:
         """Take note that a life of a run is over."""
@@ -174,7 +178,8 @@ class Keeper:
     def _nap_s(self) -> float:
         due = [self._alarms[0][0] - self._clock.unix()] if self._alarms else []
         idle_s = self._host.limits.idle_s
-        if idle_s is not None and (len(self.live) > len(self._stays) or len(self._standings) > len(self.live)):
+        self._dozing = idle_s is not None and len(self.live) == len(self._stays) and not len(self._standings)
+        if idle_s is not None and not self._dozing:
             due.append(max(idle_s / 4, 0.05))
         return max(0.0, min(due, default=_LONGEST_NAP_S))
 
