@@ -207,7 +207,7 @@ class Keeper:
         run_id = live.run_id
         async with self.moving(run_id):
             try:
-                live.emit(RunPassivated())
+                live.emit(RunPassivated(round(self._clock.monotonic() - (live.idle_since or before), 3)))
                 await live.durable()
             except JournalFailed:
                 self.wake(run_id)  # its next step meets the same error, and says so

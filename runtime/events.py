@@ -118,7 +118,9 @@ class RunResumed(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 @final
 class RunPassivated(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The run has only to wait and left memory; whatever reaches it brings it back."""
+    """The run has had only to wait for *idle_s* seconds and left memory; whatever reaches it brings it back."""
+
+    idle_s: float
 
 
 @final

@@ -202,6 +202,7 @@ def plain(value: object, path: str, function: str) -> Plain:
     """
     if value is None or isinstance(value, str | bool | int):
         return value
+    kind = type(value).__name__  # here, while nothing is known of it
     if isinstance(value, float) and value == value and abs(value) != float("inf"):  # noqa: PLR0124 - NaN differs from itself
         return value
     if isinstance(value, list | tuple):
@@ -210,5 +211,4 @@ def plain(value: object, path: str, function: str) -> Plain:
         items = cast("Mapping[object, object]", value).items()
         if all(isinstance(key, str) for key, _ in items):
             return {str(key): plain(item, path, function) for key, item in items}
-    kind = type(cast("object", value)).__name__
     raise ScriptError("result", f"`{function}` of `{path}` gives {kind!r}, which is no plain value")

@@ -151,7 +151,7 @@ async def test_a_message_to_a_run_that_nobody_hosts_waits_for_it(tmp_path: Path)
     provider = scripted("thanks", "more")
     async with process(tmp_path / "runs.db", "third", provider) as swarm:
         await (await swarm.resume_tree(run_id)).result()
-    assert "good morning" in sent([r for r in provider.requests if r.purpose == "stage"][0])
+    assert "good morning" in sent(next(r for r in provider.requests if r.purpose == "stage"))
 
 
 async def test_a_run_that_nobody_hosts_can_be_cancelled(tmp_path: Path):
