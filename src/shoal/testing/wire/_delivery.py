@@ -115,13 +115,24 @@ def steps(reply: Reply, faults: Sequence[Fault] = ()) -> tuple[Step, ...]:
 
     The result ends in exactly one `Finish` or `Leave`.
     """
-    head = Head(reply.status, _headers(reply, faults), None)
-    body = list(_until_end(_body(reply, faults)))
+    placed = [_within_reply(fault) for fault in faults]
+    body = list(_until_end([*_at("headers", placed), *_body(reply, placed)]))
     body = _compressed(body) if found(faults, Gzip) else body
     body = _chunked(body, found(faults, Chunks))
-    if reply.events is None:
-        head = replace(head, length=_length(reply, body, compressed=bool(found(faults, Gzip))))
-    return tuple(_until_end([*_at("request", faults), head, *_at("headers", faults), *body]))
+    length = None if reply.events is not None else _length(reply, body, compressed=bool(found(faults, Gzip)))
+    head = Head(reply.status, _headers(reply, faults), length)
+    return tuple(_until_end([*_at("request", placed), head, *body]))
+
+
+def _within_reply(fault: Fault) -> Fault:
+    """Return *fault* with a moment that it can have: what is sent needs a head, an event needs a stream."""
+    match fault:
+        case Cut("request"):
+            return Cut("headers")
+        case ErrorEvent("request" | "headers") | Inject(_, "request" | "headers"):
+            return replace(fault, at=0)
+        case _:
+            return fault
 
 
 def _headers(reply: Reply, faults: Sequence[Fault]) -> tuple[tuple[str, str], ...]:

@@ -91,7 +91,6 @@ class Connection:
 
     async def perform(self, steps: Sequence[Step], started: Callable[[], None]) -> Sent:
         """Perform *steps*, which end the reply or the connection; call *started* at the first byte."""
-        end = steps[-1]
         left = False
 
         async def watch(scope: anyio.CancelScope) -> None:
@@ -106,12 +105,14 @@ class Connection:
             try:
                 for step in steps:
                     await self._do(step, started)
+                performed = True
             except PeerGone:
                 left = True
-            else:
-                performed = True
             tasks.cancel_scope.cancel()
-        if not performed:
+        end = steps[-1]
+        if performed and isinstance(end, Leave) and end.reset:
+            self._peer.reset()
+        elif not performed or isinstance(end, Leave):
             self._peer.close()
         return Sent(whole=performed and isinstance(end, Finish), client_left=left and not performed)
 
@@ -127,8 +128,8 @@ class Connection:
                 await anyio.sleep(seconds)
             case Finish():
                 await self._send(h11.EndOfMessage())
-            case Leave(reset):
-                self._peer.reset() if reset else self._peer.close()
+            case Leave():
+                pass  # once nobody watches the socket any more
 
     async def _send(self, event: h11.Event) -> None:
         data = self._http.send(event)

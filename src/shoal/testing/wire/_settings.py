@@ -57,7 +57,7 @@ class Settings:
         server: Whose Chat Completions these are: OpenAI's, or those of a compatible server.
         cache: What vendors do not say about their caches.
         binding: What an account does with a thinking block whose prefix changed, unless the request says: refuse it, or
-            drop the block.
+            drop the block, or let it pass, as accounts from before 2026-08-31 do.
         clock: What caches, limits and dates go by; `None` is the event loop's own time.
         delta_chars: How many characters of text or arguments one event of a stream carries, 1 or more.
         secret: Two servers with the same secret take each other's opaque blocks.
@@ -72,7 +72,7 @@ class Settings:
     keys: frozenset[str] | None = None
     server: FlavourName = "openai"
     cache: CacheSwitches = field(default_factory=CacheSwitches)
-    binding: Literal["error", "drop_block"] = "error"
+    binding: Literal["error", "drop_block", "allow"] = "error"
     clock: Clock | None = None
     delta_chars: int = 16
     secret: bytes = b"a secret of the emulator"

@@ -176,7 +176,7 @@ class Shape:
         enums = [str(known) for node in nodes for known in _enum(node) or ()]
         if enums and isinstance(value, str):
             return Problem(path, "value", tuple(enums), value)
-        return Problem(path, "type", tuple(_name(node) for node in nodes), value)
+        return Problem(path, "type", tuple(dict.fromkeys(_name(node) for node in nodes)), value)
 
 
 def _ref(node: Node) -> str | None:

@@ -64,7 +64,7 @@ def _budget(request: Request, budget: int) -> Iterator[Violation]:
     if budget < LEAST_BUDGET:
         path = "thinking.enabled.budget_tokens"
         yield Violation("A14", path, f"{path}: Input should be greater than or equal to {LEAST_BUDGET}")
-    elif not request.counting and budget >= request.body["max_tokens"]:
+    elif not request.counting and budget >= request.body["max_tokens"] > 0:
         yield Violation("A14", "max_tokens", "`max_tokens` must be greater than `thinking.budget_tokens`.")
 
 

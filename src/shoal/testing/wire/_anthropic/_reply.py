@@ -163,7 +163,7 @@ def events(
     """Yield the stream of a reply that as a whole is *whole*."""
     counted = whole["usage"]
     open_ended = {"stop_reason": None, "stop_sequence": None, "stop_details": None}
-    begun = {
+    begun: dict[str, Any] = {
         **whole,
         **open_ended,
         "content": [],
