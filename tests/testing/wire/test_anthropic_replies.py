@@ -215,7 +215,7 @@ def test_a_call_keeps_the_id_that_the_brain_gave():
 
 
 def test_arguments_that_are_no_object_are_sent_as_they_are():
-    brain: wire.Brain = lambda _: wire.Turn((wire.Call("f", "[1,"), wire.Call("g", "[1]")))
+    brain = wire.Script(last=wire.turn(wire.Call("f", "[1,"), wire.Call("g", "[1]")))
     told = Desk(brain).anthropic(message()).json
     assert [block["input"] for block in told["content"]] == [{}, {}]
     events = streamed(Desk(brain)).events
@@ -330,7 +330,7 @@ def test_a_model_can_be_asked_for():
 
 def test_what_is_asked_stands_in_the_record():
     body = message(
-        user("hi"), assistant("so", use(x=1)), user(result(content=[text("a"), text("b")], is_error=True), text("and?")),
+        user("hi"), assistant("so", use(x=1)), user(result(content=[text("a"), text("b")], is_error=True), "and?"),
         system=[text("one"), text("two")], tools=[tool(), {"type": "bash_20250124", "name": "bash"}],
         tool_choice={"type": "tool", "name": "f"},
     )  # fmt: skip

@@ -84,14 +84,15 @@ BAD: list[tuple[str, str, dict[str, Any]]] = [
     ("A9", "does not agree", message(user(text(cache_control=HOUR)), cache_control=EPHEMERAL)),
     ("A9", "mark the 'search_result' block", message(user({"type": "search_result", "title": "t", "source": "s",
                                                            "content": [text(cache_control=EPHEMERAL)]}))),
-    ("A10", "Invalid `signature`", message(user("hi"), assistant({"type": "thinking", "thinking": "t", "signature": "s"},
-                                                                 text("x")), user("y"))),
+    ("A10", "Invalid `signature`", message(
+        user("hi"), assistant({"type": "thinking", "thinking": "t", "signature": "s"}, "x"), user("y"))),
     ("A12", "must not be the first", message({"role": "system", "content": "s"}, user("hi"))),
     ("A12", "must directly follow", message(user("hi"), assistant("x"), {"role": "system", "content": "s"},
                                             assistant("y"), user("z"))),
     ("A12", "or be followed by an 'assistant'", message(user("hi"), {"role": "system", "content": "s"}, user("x"))),
     ("A12", "between `tool_use`", message(user("hi"), assistant(use()), {"role": "system", "content": "s"},
                                           user(result()))),
+    ("A12", "Input should be 'text'", message(user("hi"), {"role": "system", "content": [image(png())]})),
     ("A12", "is not supported by claude-sonnet-5", message(user("hi"), {"role": "system", "content": "s"},
                                                            model="claude-sonnet-5")),
     ("A13", "does not support assistant message prefill", message(user("hi"), assistant("so"))),
@@ -140,7 +141,8 @@ BAD: list[tuple[str, str, dict[str, Any]]] = [
     ("A19", "password protected", message(user(pdf(extra=b"/Encrypt 5 0 R")))),
     ("A19", "maximum of 600", message(user(pdf(601)))),
     ("A19", "maximum of 100", message(user(pdf(101)), model="claude-haiku-4-5")),
-    ("A20", "prompt is too long: 200001 tokens > 200000 maximum", message(user("x" * 800_004), model="claude-haiku-4-5")),
+    ("A20", "prompt is too long: 200001 tokens > 200000 maximum",
+     message(user("x" * 800_004), model="claude-haiku-4-5")),
     ("A20", "exceed context limit: 199000 + 2000 > 200000", message(user("x" * 796_000), model="claude-sonnet-4",
                                                                     max_tokens=2000)),
     ("A21", "context_management: Extra inputs", message(context_management={"edits": []})),
@@ -172,7 +174,7 @@ LEGAL: list[dict[str, Any]] = [
     message(user(text()), system="s", stream=True, stop_sequences=["x"], metadata={"user_id": "u"}),
     message(*CALLED, tools=[tool(), tool("g")], tool_choice={"type": "auto", "disable_parallel_tool_use": True}),
     message(*CALLED, assistant("so"), user("more")),
-    message(user("hi"), assistant(text("first"), use(), use("g", "toolu_2")), user(result("toolu_2"), result(), text())),
+    message(user("hi"), assistant("first", use(), use("g", "toolu_2")), user(result("toolu_2"), result(), text())),
     message(user("hi"), assistant(use()), user(result(content=[text("x"), image(png())], is_error=True))),
     message(user("hi"), assistant(use()), user({"type": "tool_result", "tool_use_id": "toolu_1"})),
     message(user("hi"), assistant(SEARCH, FOUND, text("so")), user("more")),
@@ -255,8 +257,8 @@ def test_the_newer_version_takes_no_documents_of_the_assistant():
 
 
 def test_the_newer_version_takes_no_citations_in_a_users_text():
-    cited = text("x", citations=[{"type": "char_location", "cited_text": "c", "document_index": 0, "document_title": "t",
-                                  "start_char_index": 0, "end_char_index": 1}])  # fmt: skip
+    place = {"document_index": 0, "document_title": "t", "start_char_index": 0, "end_char_index": 1}
+    cited = text("x", citations=[{"type": "char_location", "cited_text": "c", **place}])
     assert Desk().anthropic(message(user(cited))).rules == []
     assert Desk().anthropic(message(user(cited)), version="2026-10-21").rules == ["A21"]
 
@@ -317,6 +319,7 @@ def test_a_request_above_32_megabytes_is_too_large():
 
 def test_the_shapes_are_those_of_the_official_client():
     pytest.importorskip("anthropic", reason="the dependency group `wire` is not installed")
-    from shapes_from_clients import HERE, anthropic, text as written  # noqa: PLC0415
+    from shapes_from_clients import HERE, anthropic
+    from shapes_from_clients import text as written
 
     assert written(anthropic()) == (Path(HERE) / "shape_anthropic.json").read_text("utf-8")

@@ -104,9 +104,9 @@ def test_an_error_is_typed(client: Any, name: str):
 
 @pytest.mark.parametrize("settings", [wire.Settings(faults=[wire.ErrorEvent(at=3)])])
 def test_an_error_in_a_stream_is_raised(client: Any):
-    with pytest.raises(anthropic.APIStatusError, match="Overloaded"):
-        with client.messages.stream(**asked([{"role": "user", "content": "x"}], "claude-opus-5-5")) as stream:
-            stream.get_final_message()
+    ask = asked([{"role": "user", "content": "x"}], "claude-opus-5-5")
+    with pytest.raises(anthropic.APIStatusError, match="Overloaded"), client.messages.stream(**ask) as stream:
+        stream.get_final_message()
 
 
 def test_a_rule_that_is_broken_is_raised(server: wire.Server, client: Any):

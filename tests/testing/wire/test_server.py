@@ -146,7 +146,7 @@ async def test_the_ledger_and_the_journal_can_be_fetched():
     async with wire.serve(wire.Script("hello")) as server, client(server) as http:
         await streamed(server)
         ledger, journal = (await http.get("/__ledger")).json(), (await http.get("/__journal")).json()
-    assert (ledger["rows"][0]["output"], ledger["cost_usd"]) == (2, str(server.ledger.cost_usd))
+    assert (ledger["rows"][0]["output"], ledger["cost_usd"]) == (2, str(server.ledger[0].cost_usd))
     assert (journal[0]["endpoint"], journal[0]["status"]) == ("anthropic.messages", 200)
     assert len(server.journal) == 1
 

@@ -34,6 +34,7 @@ from shoal.testing.wire._faults import (
     first,
     on,
 )
+from shoal.testing.wire._fuzz import Fuzz
 from shoal.testing.wire._journal import Exchange, Journal
 from shoal.testing.wire._ledger import Counted, Ledger, Row
 from shoal.testing.wire._limits import Limits
@@ -80,6 +81,7 @@ __all__ = [
     "Failure",
     "Fault",
     "FaultPolicy",
+    "Fuzz",
     "Gzip",
     "HangUp",
     "Html",

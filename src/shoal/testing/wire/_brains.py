@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias, cast, final
 
 from shoal.testing.wire._tokens import compact
-from shoal.testing.wire._values import Ask, Brain, Call, Failure, Part, Raw, Text, Thinking, Turn
+from shoal.testing.wire._values import Ask, Brain, Call, Failure, Part, Text, Thinking, Turn
 
 Playable: TypeAlias = str | Part | Turn | Failure | tuple[str | Part, ...]
 """What a script is written in: a string is said, several parts in a tuple make one turn."""
@@ -42,7 +42,7 @@ def _playable(item: Playable) -> Turn | Failure:
             return item
         case tuple():
             return turn(*item)
-        case str() | Text() | Thinking() | Call() | Raw():
+        case _:
             return turn(item)
 
 

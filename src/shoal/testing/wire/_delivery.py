@@ -116,7 +116,7 @@ def steps(reply: Reply, faults: Sequence[Fault] = ()) -> tuple[Step, ...]:
     The result ends in exactly one `Finish` or `Leave`.
     """
     placed = [_within_reply(fault) for fault in faults]
-    body = list(_until_end([*_at("headers", placed), *_body(reply, placed)]))
+    body = _until_end([*_at("headers", placed), *_body(reply, placed)])
     body = _compressed(body) if found(faults, Gzip) else body
     body = _chunked(body, found(faults, Chunks))
     length = None if reply.events is not None else _length(reply, body, compressed=bool(found(faults, Gzip)))
@@ -153,12 +153,10 @@ def _length(reply: Reply, body: Sequence[Step], *, compressed: bool) -> int:
     return sent if ended or compressed else len(reply.body)
 
 
-def _until_end(body: Sequence[Step] | Iterator[Step]) -> Iterator[Step]:
-    """Yield *body* up to its first end."""
-    for step in body:
-        yield step
-        if isinstance(step, Finish | Leave):
-            return
+def _until_end(body: Sequence[Step]) -> Sequence[Step]:
+    """Return *body* up to its first end."""
+    end = next(place for place, step in enumerate(body) if isinstance(step, Finish | Leave))
+    return body[: end + 1]
 
 
 def _at(moment: At, faults: Sequence[Fault]) -> Iterator[Step]:

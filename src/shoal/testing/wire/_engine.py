@@ -187,20 +187,20 @@ class Engine:
     ) -> None:
         self._world = world
         self._brain = brain
-        self._dialects = tuple(dialects)
+        self.dialects = tuple(dialects)
         self._oracles = {name: PrefixTree(life_s) for name, life_s in oracle_life_s.items()}
         self._again: dict[bytes, Turn | Failure] = {}
         self._asked = 0
         self.brain_error: Exception | None = None
 
     def __repr__(self) -> str:
-        return f"<Engine {', '.join(dialect.name for dialect in self._dialects)}>"
+        return f"<Engine {', '.join(dialect.name for dialect in self.dialects)}>"
 
     def serve(self, exchange: Exchange) -> Answer:
         """Return what to send for *exchange*, and fill in its record."""
         faults = self._world.faults_of(exchange)
         exchange.faults = faults
-        for dialect in self._dialects:
+        for dialect in self.dialects:
             if route := dialect.route(exchange.incoming):
                 exchange.endpoint = route.endpoint
                 return self._serve(exchange, dialect, route, faults)

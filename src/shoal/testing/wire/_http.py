@@ -128,8 +128,8 @@ class Connection:
                 await anyio.sleep(seconds)
             case Finish():
                 await self._send(h11.EndOfMessage())
-            case Leave():
-                pass  # once nobody watches the socket any more
+            case _:
+                pass  # leaving is done once nobody watches the socket any more
 
     async def _send(self, event: h11.Event) -> None:
         data = self._http.send(event)

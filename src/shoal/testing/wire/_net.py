@@ -28,12 +28,12 @@ def listener() -> socket.socket:
 async def accept(listening: socket.socket) -> Peer:
     """Wait for the next connection to *listening*."""
     while True:
-        await anyio.wait_readable(listening)
         try:
             sock, _ = listening.accept()
-        except (BlockingIOError, ConnectionAbortedError):  # it left before we came
-            continue
-        return Peer(sock)
+        except (BlockingIOError, ConnectionAbortedError):  # nobody is there, or left before we came
+            await anyio.wait_readable(listening)
+        else:
+            return Peer(sock)
 
 
 @final
@@ -52,11 +52,10 @@ class Peer:
     async def receive(self) -> bytes:
         """Return the next bytes; empty when the peer has sent all, or left."""
         while True:
-            await anyio.wait_readable(self._sock)
             try:
                 return self._sock.recv(_READ_BYTES)
             except BlockingIOError:
-                continue
+                await anyio.wait_readable(self._sock)
             except OSError as exc:
                 _must_be_gone(exc)
                 return b""
@@ -81,17 +80,17 @@ class Peer:
     async def wait_gone(self) -> None:
         """Return once the peer has closed its side; never if it sends more, since then nobody can tell."""
         while True:
-            await anyio.wait_readable(self._sock)
             try:
                 data = self._sock.recv(1, socket.MSG_PEEK)
             except BlockingIOError:
-                continue
+                await anyio.wait_readable(self._sock)
             except OSError as exc:
                 _must_be_gone(exc)
                 return
-            if not data:
-                return
-            await anyio.sleep_forever()
+            else:
+                if not data:
+                    return
+                await anyio.sleep_forever()
 
     def close(self) -> None:
         """Close with an end of data."""

@@ -110,6 +110,10 @@ class Shape:
             yield Problem(path, "type", ("object",), value)
             return
         fields = {**known["required"], **known["optional"]}
+        for tag in TAGS:
+            if tag in value and (wrong := list(self._check(fields.get(tag, "any"), value[tag], (*path, tag)))):
+                yield from wrong  # meant as something else: nothing more can be said about it
+                return
         for key, entry in cast("dict[str, Any]", value).items():
             if key in fields:
                 yield from self._check(fields[key], entry, (*path, key))
@@ -146,7 +150,7 @@ class Shape:
             case {"list": _}:
                 return isinstance(value, list)
             case _:
-                return not isinstance(value, dict | list)
+                return any(type(value) is type(known) for known in node["enum"])
 
     def _tag_fits(self, name: str, value: Mapping[str, Any]) -> bool:
         for tag in TAGS:
@@ -173,9 +177,6 @@ class Shape:
                     got = cast("dict[str, Any]", value)
                     kind: Literal["value", "missing"] = "value" if tag in got else "missing"
                     return Problem((*path, tag), kind, tuple(dict.fromkeys(allowed)), got.get(tag))
-        enums = [str(known) for node in nodes for known in _enum(node) or ()]
-        if enums and isinstance(value, str):
-            return Problem(path, "value", tuple(enums), value)
         return Problem(path, "type", tuple(dict.fromkeys(_name(node) for node in nodes)), value)
 
 
@@ -204,7 +205,7 @@ def _tag(value: Any) -> tuple[Tag, ...]:
 def _name(node: Node) -> str:
     if isinstance(node, str):
         return node
-    return {"ref": "object", "map": "object", "list": "list", "enum": "str", "union": "any"}[next(iter(node))]
+    return {"ref": "object", "map": "object", "list": "list", "enum": "str"}[next(iter(node))]
 
 
 def _is(kind: str, value: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import final
 
 from shoal.testing.wire._brains import arguments_of
 from shoal.testing.wire._tokens import compact, count, cut
-from shoal.testing.wire._values import Call, Part, Raw, Text, Thinking, Turn
+from shoal.testing.wire._values import Call, Part, Text, Thinking, Turn
 
 
 @final
@@ -43,16 +43,16 @@ def part_tokens(part: Part) -> int:
             return count(text)
         case Call(name):
             return count(name) + count(arguments_of(part))
-        case Raw(value):
-            return count(compact(dict(value)))
+        case _:
+            return count(compact(dict(part.value)))
 
 
-def fitted(turn: Turn, *, budget: int | None, over: str, stops: Sequence[str]) -> Fitted:
+def fitted(turn: Turn, *, budget: int, over: str, stops: Sequence[str]) -> Fitted:
     """Cut *turn* to *budget* tokens and at the first of *stops*.
 
     Args:
         turn: What the brain said.
-        budget: Longest reply in tokens; `None` for no limit.
+        budget: Longest reply in tokens, 0 or more.
         over: Why it stops when the budget is reached: `length`, or `window`.
         stops: Stop sequences of the request.
     """
@@ -81,10 +81,8 @@ def _stopped(parts: tuple[Part, ...], stops: Sequence[str]) -> tuple[tuple[Part,
     return parts, None
 
 
-def _budgeted(parts: tuple[Part, ...], budget: int | None) -> tuple[tuple[Part, ...], bool]:
+def _budgeted(parts: tuple[Part, ...], budget: int) -> tuple[tuple[Part, ...], bool]:
     """Return what of *parts* fits *budget*, and whether something did not. The one that does not fit is cut."""
-    if budget is None:
-        return parts, False
     kept: list[Part] = []
     left = budget
     for part in parts:

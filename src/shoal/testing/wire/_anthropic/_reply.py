@@ -16,7 +16,7 @@ from shoal.testing.wire._ledger import Row
 from shoal.testing.wire._seal import Seals, digest
 from shoal.testing.wire._tokens import compact
 from shoal.testing.wire._turns import Fitted, part_tokens
-from shoal.testing.wire._values import Call, Raw, Text, Thinking
+from shoal.testing.wire._values import Call, Text, Thinking
 
 STOPS = {
     "end": "end_turn",
@@ -75,8 +75,8 @@ def content(said: Fitted, writing: Writing) -> list[dict[str, Any]]:
                 block["input"] = object_of(part)
                 if ids and ids.kind == "missing":
                     del block["id"]
-            case Raw(value):
-                block = dict(value)
+            case _:
+                block = dict(part.value)
         made.append(block)
         if not isinstance(part, Thinking):
             prefix.add("assistant", block)

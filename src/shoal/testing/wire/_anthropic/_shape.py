@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from shoal.testing.wire._rules import Violation
 from shoal.testing.wire._shape import Problem, shape
@@ -46,16 +46,16 @@ def shape_violations(body: Any, betas: frozenset[str], *, counting: bool) -> Ite
         yield Violation("schema", "", "Input should be a valid dictionary")
         return
     for problem in known.problems(body, known.other if counting else None):
-        yield from _violation(problem, betas)
+        yield from _violation(problem, cast("dict[str, Any]", body), betas)
 
 
-def _violation(problem: Problem, betas: frozenset[str]) -> Iterator[Violation]:
+def _violation(problem: Problem, body: Mapping[str, Any], betas: frozenset[str]) -> Iterator[Violation]:
     last = problem.keys[-1]
     if problem.kind == "unknown" and last in BETAS:
         yield from _beta(problem, str(last), betas)
         return
     path = dotted(problem.path)
-    yield Violation(_rule(problem), path, _message(problem, path))
+    yield Violation(_rule(problem, body), path, _message(problem, path))
 
 
 def _beta(problem: Problem, field: str, betas: frozenset[str]) -> Iterator[Violation]:
@@ -68,7 +68,7 @@ def _beta(problem: Problem, field: str, betas: frozenset[str]) -> Iterator[Viola
         yield Violation("schema", path, f"{path}: Input should be 'next_user_message' or 'never'")
 
 
-def _rule(problem: Problem) -> str:
+def _rule(problem: Problem, body: Mapping[str, Any]) -> str:
     keys = problem.keys
     if "cache_control" in keys:
         return "A9"
@@ -81,6 +81,8 @@ def _rule(problem: Problem) -> str:
             return "A7"
         case "value", (*_, "source", "media_type"):
             return "A18"
+        case "value", ("messages", int(number), "content", *_) if body["messages"][number].get("role") == "system":
+            return "A12"
         case _:
             return "schema"
 
