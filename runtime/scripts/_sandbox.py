@@ -200,6 +200,7 @@ def plain(value: object, path: str, function: str) -> Plain:
         ScriptError: It holds what has no fixed form: a set, whose order is nobody's, bytes, an object, a number that is
             none.
     """
+    kind = type(value).__name__
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float) and value == value and abs(value) != float("inf"):  # noqa: PLR0124 - NaN differs from itself
@@ -210,5 +211,4 @@ def plain(value: object, path: str, function: str) -> Plain:
         items = cast("Mapping[object, object]", value).items()
         if all(isinstance(key, str) for key, _ in items):
             return {str(key): plain(item, path, function) for key, item in items}
-    kind = type(cast("object", value)).__name__
     raise ScriptError("result", f"`{function}` of `{path}` gives {kind!r}, which is no plain value")
