@@ -29,7 +29,7 @@ class _Event(msgspec.Struct):
     type: str = ""
     index: int = 0
     message: dict[str, Any] | None = None
-    content_block: msgspec.Raw | None = None
+    content_block: msgspec.Raw = msgspec.Raw()
     delta: dict[str, Any] | None = None
     usage: dict[str, Any] | None = None
     error: Any = None
@@ -125,7 +125,7 @@ class MessagesReply:
                 self._model = as_text(message.get("model"))
                 self._id = as_text(message.get("id")) or None
                 self._count(as_object(message.get("usage")))
-            case "content_block_start" if said.content_block is not None:
+            case "content_block_start" if bytes(said.content_block)[:1] == b"{":
                 yield from self._begin(said.index, bytes(said.content_block))
             case "content_block_delta":
                 yield from self._grow(said.index, said.delta or {})
