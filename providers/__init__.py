@@ -50,7 +50,9 @@ from shoal.providers._wire import Wire
 
 if TYPE_CHECKING:
     from shoal.providers._anthropic import anthropic
+    from shoal.providers._codex import codex
     from shoal.providers._compatible import compatible
+    from shoal.providers._openai import openai, openai_chat
     from shoal.providers._rates import RateLimit
     from shoal.providers._transport import Timeouts
     from shoal.providers._vendor import VendorProvider
@@ -103,12 +105,15 @@ __all__ = [
     "anthropic",
     "blob",
     "chat_encoder",
+    "codex",
     "compatible",
     "counter",
     "digest",
     "exchange",
     "join",
     "offline",
+    "openai",
+    "openai_chat",
     "profiles_from",
     "shipped_profile",
     "sniff",
@@ -120,7 +125,10 @@ _LAZY = {
     "Timeouts": "_transport",
     "VendorProvider": "_vendor",
     "anthropic": "_anthropic",
+    "codex": "_codex",
     "compatible": "_compatible",
+    "openai": "_openai",
+    "openai_chat": "_openai",
 }
 
 

@@ -165,7 +165,7 @@ class Conversation:
         self._encoder = encoder
         self._say = say
         self._between = between
-        self._thinks = thinks or (lambda _message: False)
+        self._thinks = thinks
         self._system_leads = system_leads
         self._opening = self.speak((Message("user", (OPENING,)),))
         self._closing = self.speak((Message("user", (CLOSING,)),))
@@ -232,7 +232,7 @@ class Conversation:
             elements += self.turn(self._placed(turn, before, turns[index + 1 : index + 2]))
             before = "tool" if turn.answers else message.role
             if message.role == "assistant":
-                thinks = self._thinks(message)
+                thinks = self._thinks is not None and self._thinks(message)
         if not elements:
             return SILENCE
         wire, cuts = self._joined(elements)

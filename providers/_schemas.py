@@ -43,11 +43,11 @@ def closed_schema(schema: Any, provider: str, model: str) -> Any:
 
 
 def _closed(schema: Any) -> Any:
-    if isinstance(schema, list | tuple):
+    if as_list(schema):
         return [_closed(part) for part in as_list(schema)]
-    if not isinstance(schema, Mapping):
-        return schema
     here = as_object(schema)
+    if not here:
+        return schema
     made: dict[str, Any] = {}
     measures: list[str] = []
     for key, value in here.items():
@@ -67,8 +67,6 @@ def _closed(schema: Any) -> Any:
 
 def _endless(schema: Any, root: Any, inside: tuple[str, ...]) -> str:
     """Return why *schema* cannot be written out; empty where it can."""
-    if isinstance(schema, list | tuple):
-        return next(filter(None, [_endless(part, root, inside) for part in as_list(schema)]), "")
     here = as_object(schema)
     reference = here.get("$ref")
     if isinstance(reference, str):
@@ -81,8 +79,8 @@ def _endless(schema: Any, root: Any, inside: tuple[str, ...]) -> str:
             target = as_object(target).get(step)
         return _endless(target, root, (*inside, reference))
     parts = [part for key, part in here.items() if key not in _VALUES and key not in _NAMED]
-    parts += as_object(here.get("properties")).values()
-    return next(filter(None, [_endless(part, root, inside) for part in parts if isinstance(part, Mapping | list)]), "")
+    parts += [*as_object(here.get("properties")).values(), *as_list(schema)]
+    return next(filter(None, [_endless(part, root, inside) for part in parts]), "")
 
 
 def is_strict(schema: Any) -> bool:
