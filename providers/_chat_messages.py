@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import final
 
 from shoal.providers._blobs import in_base64, takes
-from shoal.providers._conversation import Element, Leaves, Spoken, bodies
+from shoal.providers._conversation import Element, Leaves, Spoken, bodies, listed
 from shoal.providers._legality import Turn, arguments, blank, call_id, tool_name
 from shoal.providers._servers import Capabilities
 from shoal.providers._states import Reader
@@ -19,7 +19,6 @@ END = b'"}'
 BLANK_LINE = b"\\n\\n"
 
 _PART = b'{"type":"text","text":"'
-_PART_END = b'"}]}'
 _IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
 
 
@@ -39,6 +38,7 @@ class ChatMessages:
         self._profile = profile
         self._reader = reader
         self._parts = parts
+        self._marks_images = capabilities.marker == "prompt_cache_breakpoint"
 
     def __repr__(self) -> str:
         return f"<ChatMessages for {self._capabilities.server}>"
@@ -59,7 +59,8 @@ class ChatMessages:
             yield Element("tool", (head, *_lines(result, texts)), END, markable=False)
             shown += [blob for blob in result.blobs if self._native(blob)]
         if shown:  # results are text only, and nothing may stand between two of them
-            yield self._with_parts("user", [], shown, named=True)
+            parts = [part for blob in shown for part in (_part((blob.stand_in.body,)), _blob(blob))]
+            yield listed("user", b'{"role":"user","content":[', parts, b"]}", markable=False)
 
     def _spoken(self, message: Message) -> Element:
         role = self._capabilities.system_role if message.role == "system" else "user"
@@ -67,26 +68,12 @@ class ChatMessages:
         others = [blob.stand_in if blob.text is None else blob.text for blob in message.blobs if blob not in native]
         if self._parts or native:
             texts = [] if blank(message.texts) else [bodies(message.texts)]
-            return self._with_parts(role, [*texts, *[(text.body,) for text in others]], native)
+            parts = [_part(text) for text in [*texts, *[(text.body,) for text in others]]]
+            parts += map(_blob, native)
+            head = b'{"role":"%b","content":[' % role.encode()
+            return listed(message.role, head, parts, b"]}", markable=self._marks_images or not native)
         head = b'{"role":"%b","content":"' % role.encode()
         return Element(message.role, (head, *_lines(message, [*message.texts, *others])), END, markable=False)
-
-    def _with_parts(self, role: str, texts: Sequence[Leaves], blobs: Sequence[Blob], *, named: bool = False) -> Element:
-        """Return a message of parts, images first: a marker goes to a text, so that one stands at the end."""
-        parts: list[Leaves] = []
-        for blob in blobs:
-            if named:
-                parts.append((_PART, blob.stand_in.body, END))
-            parts.append(_blob(blob))
-        parts += [(_PART, *text, END) for text in texts]
-        leaves: list[bytes | object] = [b'{"role":"%b","content":[' % role.encode()]
-        for index, part in enumerate(parts):
-            leaves += [b",", *part] if index else part
-        run = "system" if role != "user" else role
-        if texts:
-            head: Leaves = tuple(leaves[:-1])  # type: ignore[arg-type] # all of them are leaves
-            return Element(run, head, _PART_END, blobs=len(blobs))
-        return Element(run, tuple(leaves), b"]}", markable=False, blobs=len(blobs))  # type: ignore[arg-type] # the same
 
     def _native(self, blob: Blob) -> bool:
         if blob.text is not None or not takes(self._profile, blob.mime):
@@ -129,6 +116,10 @@ def _lines(message: Message, texts: Sequence[Text]) -> Leaves:
     if not any(said):
         return (b"\\n".join(stored),)
     return (*said, *[b"\\n" + body for body in stored])
+
+
+def _part(text: Leaves) -> Leaves:
+    return _PART, *text, END
 
 
 def _blob(blob: Blob) -> Leaves:

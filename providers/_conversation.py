@@ -326,3 +326,22 @@ def _fragments(leaves: Leaves) -> Fragments:
 def bodies(texts: Iterable[Text]) -> Leaves:
     """Return the bytes of *texts*, as they stand inside a JSON string."""
     return tuple([text.body for text in texts])
+
+
+def listed(run: str, opening: bytes, parts: Sequence[Leaves], closing: bytes, *, markable: bool = True) -> Element:
+    """Return an element that holds *parts*, 1 or more; a marker goes into the last of them.
+
+    Args:
+        run: See `Element`.
+        opening: Its bytes in front of the parts.
+        parts: Objects, each with its closing brace in its last leaf.
+        closing: Its bytes behind the parts.
+        markable: See `Element`.
+    """
+    leaves: list[bytes | Deferred] = [opening]
+    for index, part in enumerate(parts):
+        leaves += [b",", *part] if index else part
+    last = leaves.pop()
+    assert isinstance(last, bytes)  # a closing brace
+    blobs = sum([isinstance(leaf, Deferred) for leaf in leaves])
+    return Element(run, tuple(leaves), last + closing, markable, blobs)

@@ -222,6 +222,23 @@ def call_id(key: str, *, length: int, exact: bool) -> str:
     return _MAPPED_ID + _base62(key, min(length, 32) - len(_MAPPED_ID))
 
 
+def wire_ids(answers: Sequence[Answered], *, length: int, exact: bool = False, own: bool = False) -> list[str]:
+    """Return what a vendor gets as the id of each call of a turn, all different.
+
+    Args:
+        answers: The calls of one turn.
+        length: The most characters that the vendor takes, 8 or more.
+        exact: See `call_id`.
+        own: The vendor made these calls and gets its own ids back, as long as it takes them.
+    """
+    made = [call_id(answer.key, length=length, exact=exact) for answer in answers]
+    if not own:
+        return made
+    theirs = [answer.call.vendor_id or id_ for answer, id_ in zip(answers, made, strict=True)]
+    taken = all(call_id(id_, length=length, exact=exact) == id_ for id_ in theirs)
+    return theirs if taken and len(set(theirs)) == len(theirs) else made
+
+
 def tool_name(name: str, *, length: int = NAME_LENGTH) -> str:
     """Return *name* in the vendors' alphabet and length; a name that had to change ends in a digest of itself."""
     if len(name) <= length and _LEGAL.fullmatch(name):

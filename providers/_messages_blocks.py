@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, final
 
-import msgspec
-
 from shoal.providers._blobs import in_base64, takes
 from shoal.providers._conversation import Element, Leaves, bodies
-from shoal.providers._legality import Answered, Turn, blank, call_id, object_source, tool_name
-from shoal.providers._states import Reader
+from shoal.providers._legality import Turn, blank, object_source, tool_name, wire_ids
+from shoal.providers._states import Opaque, Reader, Said, pieces
 from shoal.providers._text import Text
 from shoal.providers._values import Blob, Message, ModelProfile, ToolCall
 
@@ -20,8 +18,6 @@ MAX_SIDE_PX = 8000
 _ID_LENGTH = 64
 _IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
 _NO_ERROR_TEXT = Text.of("[error] the tool failed and said nothing")
-_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_piece = msgspec.json.Decoder(tuple[str, int]).decode
 
 TEXT_OPEN = b'{"type":"text","text":"'
 
@@ -50,7 +46,7 @@ class ContentBlocks:
             yield from self._spoken(message, run)
             return
         state = self._reader.read(message)
-        ids = _ids(turn.answers, own=state is not None)
+        ids = wire_ids(turn.answers, length=_ID_LENGTH, own=state is not None)
         yield from _assistant(message, ids, state)
         for answer, id_ in zip(turn.answers, ids, strict=True):
             yield self._result(answer.result, id_)
@@ -103,39 +99,15 @@ def _text(texts: Sequence[Text], run: str) -> Element:
 def _assistant(message: Message, ids: Sequence[str], state: bytes | None) -> Iterator[Element]:
     """Yield the content of an assistant turn, with what its vendor wants back in its places."""
     calls = [_call(call, id_) for call, id_ in zip(message.calls, ids, strict=True)]
-    body = b"".join([text.body for text in message.texts])
-    if state is None:
-        if not blank(message.texts):
-            yield _text(message.texts, "assistant")
-        yield from calls
-        return
-    layout = [bytes(part) for part in _raw(state)]
-    pieces = [_piece(part) for part in layout if part[:1] == b"["]
-    sizes = [size for kind, size in pieces if kind == "text"]
-    asked = [index for kind, index in pieces if kind == "call"]
-    if sum(sizes) != len(body) or asked != list(range(len(calls))):
-        # What was said is no longer what it was: only what the model thought before it said anything still holds.
-        said = next((index for index, part in enumerate(layout) if part[:1] == b"["), len(layout))
-        yield from map(_opaque, layout[:said])
-        if not blank(message.texts):
-            yield _text(message.texts, "assistant")
-        yield from calls
-        return
-    at = 0
-    for part in layout:
-        if part[:1] != b"[":
-            yield _opaque(part)
-            continue
-        kind, number = _piece(part)
-        if kind == "call":
-            yield calls[number]
-        else:
-            yield Element("assistant", (TEXT_OPEN, body[at : at + number]), b'"}')
-            at += number
-
-
-def _opaque(part: bytes) -> Element:
-    return Element("assistant", (part[:-1],), b"}", markable=False)
+    body = b"" if blank(message.texts) else b"".join([text.body for text in message.texts])
+    for part in pieces(state or b"[]", body, len(calls)):
+        match part:
+            case Opaque():
+                yield Element("assistant", (part.raw[:-1],), b"}", markable=False)
+            case Said():
+                yield Element("assistant", (TEXT_OPEN, body[part.start : part.end]), b'"}')
+            case _:
+                yield calls[part.index]
 
 
 def _call(call: ToolCall, id_: str) -> Element:
@@ -144,13 +116,3 @@ def _call(call: ToolCall, id_: str) -> Element:
         Text.of(tool_name(call.name)).quoted,
     )
     return Element("assistant", (head, object_source(call.arguments)), b"}")
-
-
-def _ids(answers: Sequence[Answered], *, own: bool) -> list[str]:
-    """Return the wire id of each call: the vendor's own where what it thought goes back with it."""
-    made = [call_id(answer.key, length=_ID_LENGTH, exact=False) for answer in answers]
-    if not own:
-        return made
-    theirs = [answer.call.vendor_id or id_ for answer, id_ in zip(answers, made, strict=True)]
-    legal_ = [call_id(id_, length=_ID_LENGTH, exact=False) == id_ for id_ in theirs]
-    return theirs if all(legal_) and len(set(theirs)) == len(theirs) else made

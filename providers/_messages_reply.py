@@ -13,7 +13,7 @@ from shoal.providers._events import cut, decoded
 from shoal.providers._json import as_count, as_object, as_text
 from shoal.providers._refusals import Asked, refusal, request_id
 from shoal.providers._sse import Event
-from shoal.providers._states import Reader
+from shoal.providers._states import Reader, called_piece, said_piece
 from shoal.providers._text import Text
 from shoal.providers._values import Completed, Finish, ReasoningDelta, Reply, TextDelta, ToolCall, Usage
 
@@ -223,9 +223,9 @@ class MessagesReply:
                 if not text.strip():
                     continue
                 texts.append(text)
-                layout.append(b'["text",%d]' % len(Text.of(text).body))
+                layout.append(said_piece(len(Text.of(text).body)))
             elif block.kind == "tool_use":
-                layout.append(b'["call",%d]' % len(asked))
+                layout.append(called_piece(len(asked)))
                 asked.append(block)
             else:
                 kept = block.opaque()

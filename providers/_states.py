@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import final
+from collections.abc import Iterator
+from typing import Any, TypeAlias, final
 
 import msgspec
 
@@ -46,3 +47,81 @@ class Reader(msgspec.Struct, frozen=True):
         except msgspec.MsgspecError:
             return None
         return bytes(sealed.state) if sealed.api == self.api else None
+
+
+# --- layouts: the parts of a turn in the order in which its model wrote them
+
+
+@final
+class Opaque(msgspec.Struct, frozen=True, gc=False):
+    """A part that goes back as it came."""
+
+    raw: bytes
+
+
+@final
+class Said(msgspec.Struct, frozen=True, gc=False):
+    """A part of the text: its place in the JSON body of the whole text, and more that the vendor said of it."""
+
+    start: int
+    end: int
+    note: str = ""
+
+
+@final
+class Called(msgspec.Struct, frozen=True, gc=False):
+    """A call, by its number."""
+
+    index: int
+
+
+Part: TypeAlias = Opaque | Said | Called
+
+_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_piece = msgspec.json.Decoder(list[Any]).decode
+
+
+def said_piece(size: int, note: str = "") -> bytes:
+    """Return what stands in a layout for a text of *size* bytes in its JSON form."""
+    return msgspec.json.encode(["text", size, note] if note else ["text", size])
+
+
+def called_piece(index: int) -> bytes:
+    """Return what stands in a layout for the call *index*."""
+    return b'["call",%d]' % index
+
+
+def pieces(state: bytes, body: bytes, calls: int) -> Iterator[Part]:
+    """Yield the parts of a turn in their order.
+
+    Where the turn is no longer what its model wrote, what was opaque in front of its first text or call is all that
+    still holds; the whole text and the calls follow.
+
+    Args:
+        state: The layout: parts as they came, with pieces for texts and calls.
+        body: The JSON body of the turn's text.
+        calls: How many calls it has.
+    """
+    parts: list[Part] = []
+    at = 0
+    for raw in map(bytes, _raws(state)):
+        if raw[:1] != b"[":
+            parts.append(Opaque(raw))
+            continue
+        kind, number, *notes = _piece(raw)
+        if kind == "call":
+            parts.append(Called(number))
+        else:
+            parts.append(Said(at, at + number, *notes))
+            at += number
+    asked = [part.index for part in parts if isinstance(part, Called)]
+    if at == len(body) and asked == list(range(calls)):
+        yield from parts
+        return
+    for part in parts:
+        if not isinstance(part, Opaque):
+            break
+        yield part
+    if body:
+        yield Said(0, len(body))
+    yield from map(Called, range(calls))
