@@ -25,6 +25,11 @@ class Appends(Protocol):
 
 
 @final
+class Late(Exception):
+    """Something came back to a life that was ended meanwhile: there is nobody to tell, and nothing to mend."""
+
+
+@final
 class Live:
     """One life of a run: what the steps of a run work with.
 
@@ -70,8 +75,13 @@ class Live:
         """Journal *payload* as the run's next event, apply it, and return its seq.
 
         Events that are emitted without an `await` between them become durable together.
+
+        Raises:
+            Late: This life is over.
+            JournalFailed: The journal cannot be written.
         """
-        assert not self.over  # whoever comes back late has to look first
+        if self.over:
+            raise Late(f"run {self.run_id} is over; nothing is written to it any more")
         event = Event(self.run_id, self.state.seq + 1, self.host.clock.unix(), payload)
         self._journal.append(event)
         self.state.apply(event, message)

@@ -13,7 +13,7 @@ from shoal.runtime._edges import ask_again, end, enter_next, finish, hold, leave
 from shoal.runtime._fan_out import run_fan_out
 from shoal.runtime._host import Host
 from shoal.runtime._infer import infer, route
-from shoal.runtime._live import Live
+from shoal.runtime._live import Late, Live
 from shoal.runtime._side import order_title, refresh, submit_job
 from shoal.runtime._state import RunState
 from shoal.runtime._walk import (
@@ -150,11 +150,12 @@ class RunActor(Actor):
                         break
                 else:
                     await perform(live, action)
-        except (JournalFailed, ExceptionGroup) as error:
+        except (JournalFailed, Late, ExceptionGroup) as error:
             failed = _journal_failure(error)
-            if failed is None:
+            if failed is not None:
+                self._home.broke(live.run_id, failed)
+            elif not _is_late(error):
                 raise
-            self._home.broke(live.run_id, failed)
             self.stop()
             return
         self._home.moved(live)
@@ -166,6 +167,11 @@ class RunActor(Actor):
         self.live.gone = True
         self._host.drop_jobs(self.live.run_id)
         self._home.left(self.live, None if reason.clean else reason.traceback())
+
+
+def _is_late(error: Exception) -> bool:
+    """Say whether *error* says only that something came back to a life that is over."""
+    return isinstance(error, Late) or (isinstance(error, ExceptionGroup) and error.split(Late)[1] is None)
 
 
 def _journal_failure(error: Exception) -> JournalFailed | None:
