@@ -84,8 +84,9 @@ class ChildLife(Life):
         """Have the actor take its leave."""
         reason = self.reason
         actor, self._actor = self._actor, None
-        if actor is None or self.box is None:
+        if actor is None:
             return
+        assert self.box is not None
         if self.up_at is not None and not self.killed and self.grace_s > 0:
             with self.last_rites() as end:
                 await actor.on_stop(reason)

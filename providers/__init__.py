@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from shoal.providers._blobs import blob, sniff
 from shoal.providers._breaker import Breaker, BreakerState
 from shoal.providers._chat import ChatEncoder, chat_encoder
 from shoal.providers._exchange import RetryPolicy, exchange
@@ -15,12 +16,14 @@ from shoal.providers._text import EMPTY, Text, join
 from shoal.providers._tokens import TextCounter, counter
 from shoal.providers._values import (
     NO_TOOLS,
+    Blob,
     Block,
     Bucket,
     Completed,
     Finish,
     Message,
     ModelProfile,
+    OutputFormat,
     PolicyStep,
     Price,
     Provider,
@@ -46,31 +49,38 @@ from shoal.providers._values import (
 from shoal.providers._wire import Wire
 
 if TYPE_CHECKING:
-    from shoal.providers._compatible import CompatibleProvider, compatible
+    from shoal.providers._anthropic import anthropic
+    from shoal.providers._codex import codex
+    from shoal.providers._compatible import compatible
+    from shoal.providers._openai import openai, openai_chat
+    from shoal.providers._rates import RateLimit
     from shoal.providers._transport import Timeouts
+    from shoal.providers._vendor import VendorProvider
 
 __all__ = [
     "EMPTY",
     "NO_TOOLS",
     "SERVERS",
+    "Blob",
     "Block",
     "Breaker",
     "BreakerState",
     "Bucket",
     "Capabilities",
     "ChatEncoder",
-    "CompatibleProvider",
     "Completed",
     "Finish",
     "Message",
     "ModelProfile",
     "OfflineProvider",
+    "OutputFormat",
     "Policy",
     "PolicyStep",
     "Price",
     "Provider",
     "ProviderState",
     "Purpose",
+    "RateLimit",
     "ReasoningDelta",
     "Reply",
     "Request",
@@ -89,21 +99,37 @@ __all__ = [
     "ToolSet",
     "ToolSpec",
     "Usage",
+    "VendorProvider",
     "Volatility",
     "Wire",
+    "anthropic",
+    "blob",
     "chat_encoder",
+    "codex",
     "compatible",
     "counter",
     "digest",
     "exchange",
     "join",
     "offline",
+    "openai",
+    "openai_chat",
     "profiles_from",
     "shipped_profile",
+    "sniff",
 ]
 
 # What needs an HTTP client is loaded when it is first asked for: importing one costs more than everything else here.
-_LAZY = {"CompatibleProvider": "_compatible", "Timeouts": "_transport", "compatible": "_compatible"}
+_LAZY = {
+    "RateLimit": "_rates",
+    "Timeouts": "_transport",
+    "VendorProvider": "_vendor",
+    "anthropic": "_anthropic",
+    "codex": "_codex",
+    "compatible": "_compatible",
+    "openai": "_openai",
+    "openai_chat": "_openai",
+}
 
 
 def __getattr__(name: str) -> object:

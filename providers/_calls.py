@@ -6,6 +6,7 @@ ids out, use one id twice, or send a whole call at once. What starts a new call 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, final
 
 import msgspec
@@ -86,16 +87,24 @@ class CallAssembler:
 
     def calls(self) -> tuple[ToolCall, ...]:
         """Return the calls; ids that are missing or used twice are replaced, empty arguments are an empty object."""
-        made: list[ToolCall] = []
-        used: set[str] = set()
-        for position, call in enumerate(self._calls):
-            call_id = call.call_id if call.call_id and call.call_id not in used else f"call_{position}"
-            while call_id in used:
-                call_id += "_"
-            used.add(call_id)
-            source = call.source
-            made.append(ToolCall(call_id, call.name, Text.of(source) if source.strip() else EMPTY_OBJECT))
-        return tuple(made)
+        ids = distinct([call.call_id for call in self._calls])
+        return tuple([tool_call(id_, call.name, call.source) for id_, call in zip(ids, self._calls, strict=True)])
+
+
+def tool_call(call_id: str, name: str, source: str) -> ToolCall:
+    """Return a call with the arguments as the model wrote them; nothing at all is an empty object."""
+    return ToolCall(call_id, name, Text.of(source) if source.strip() else EMPTY_OBJECT)
+
+
+def distinct(ids: Sequence[str]) -> list[str]:
+    """Return *ids*; those that are empty or come again are replaced."""
+    made: list[str] = []
+    for position, wanted in enumerate(ids):
+        call_id = wanted if wanted and wanted not in made else f"call_{position}"
+        while call_id in made:
+            call_id += "_"
+        made.append(call_id)
+    return made
 
 
 def _starts_anew(last: _Call, call_id: str | None, function: FunctionDelta) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, final
@@ -11,8 +10,12 @@ import msgspec
 
 from shoal.errors import ProviderUnavailable
 from shoal.providers._calls import CallAssembler, CallDelta
+from shoal.providers._chat_messages import API
+from shoal.providers._events import cut, decoded
 from shoal.providers._json import as_count, as_list, as_object, as_text
 from shoal.providers._refusals import Asked, refusal, request_id
+from shoal.providers._sse import Event
+from shoal.providers._states import Reader
 from shoal.providers._text import Text
 from shoal.providers._values import (
     Completed,
@@ -80,6 +83,7 @@ class ChatReply:
         headers: The answer's headers, by lower-case name.
         names: Our name of each tool, by the name that was sent.
         reasoning_field: The field that has to come back; `None` keeps none.
+        ends_with: `done` where a stream ends in `[DONE]`, `finish` where a finish reason is all there is.
     """
 
     def __init__(
@@ -89,8 +93,11 @@ class ChatReply:
         headers: Mapping[str, str],
         names: Mapping[str, str],
         reasoning_field: ReasoningField | None = None,
+        ends_with: Literal["done", "finish"] = "done",
     ) -> None:
+        self.ended = False
         self.finish_reason: str | None = None
+        self._ends_with = ends_with
         self._asked = asked
         self._headers = headers
         self._names = names
@@ -108,14 +115,17 @@ class ChatReply:
     def __repr__(self) -> str:
         return f"<ChatReply of {self._asked.model}, finish {self.finish_reason}>"
 
-    def feed(self, data: bytes) -> Iterator[TextDelta | ReasoningDelta]:
+    def feed(self, event: Event) -> Iterator[TextDelta | ReasoningDelta]:
         """Take one chunk (or a whole completion) and yield what it says.
 
         Raises:
             ProviderError: The chunk is an error, in the leaf that its type names.
             ProviderUnavailable: It is no chunk at all.
         """
-        chunk = self._decode(data)
+        if event.data.strip() == b"[DONE]":
+            self.ended = True
+            return
+        chunk = decoded(_chunk, event.data, self._asked, **self._context())
         if chunk.error is not None or chunk.object == "error":
             error = chunk.error or {"message": chunk.message, "type": chunk.type, "code": chunk.code}
             raise refusal(self._asked, {"error": error}, status=200, headers=self._headers)
@@ -125,27 +135,9 @@ class ChatReply:
         self._usage.update({name: value for name, value in (chunk.usage or {}).items() if value is not None})
         self._timings.update(chunk.timings or {})
         for choice in (chunk.choices or [])[:1]:
+            self.ended = self.ended or choice.message is not None
             self.finish_reason = choice.finish_reason or self.finish_reason
             yield from self._take(choice.delta or choice.message or _Delta())
-
-    def _decode(self, data: bytes) -> _Chunk:
-        try:
-            return _chunk.decode(data)
-        except msgspec.MsgspecError:
-            return self._decode_damaged(data)
-
-    def _decode_damaged(self, data: bytes) -> _Chunk:
-        """Decode a chunk whose text was cut inside a character, which small models and naive servers produce."""
-        try:
-            # The way through UTF-16 joins the halves of a character where both are there, and replaces the others.
-            text = json.dumps(json.loads(data.decode("utf-8", "replace")), ensure_ascii=False)
-            return _chunk.decode(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
-        except (ValueError, RecursionError, msgspec.MsgspecError) as exc:
-            start = self._asked.clean(data[:200].decode("utf-8", "replace"))
-            raise ProviderUnavailable(
-                f"{self._asked.provider}: an event is no chat chunk: {start!r}; check that the base URL is right",
-                **self._context(),
-            ) from exc
 
     def _take(self, delta: _Delta) -> Iterator[TextDelta | ReasoningDelta]:
         thought = delta.reasoning_content or delta.reasoning
@@ -171,8 +163,10 @@ class ChatReply:
             prompt_bytes: Size of the request, for an estimate where the server counts nothing.
 
         Raises:
-            ProviderUnavailable: The server gave up in the middle.
+            ProviderUnavailable: The server gave up in the middle, or the stream was cut.
         """
+        if not self.ended and (self._ends_with == "done" or self.finish_reason is None):
+            raise cut(self._asked, request_id=request_id(self._headers) or self._id)
         if self.finish_reason in _CUT:
             raise ProviderUnavailable(
                 f"{self._asked.provider}: the reply ended with `{self.finish_reason}`; try again", **self._context()
@@ -199,7 +193,7 @@ class ChatReply:
         value: object = self._details if self._reasoning_field == "reasoning_details" else "".join(self._reasoning)
         if self._reasoning_field is None or not value:
             return None
-        return ProviderState(self._asked.provider, self._asked.model, msgspec.json.encode(value))
+        return Reader(self._asked.provider, self._asked.model, API).seal(msgspec.json.encode(value))
 
     def _context(self) -> dict[str, Any]:
         return self._asked.context(request_id=request_id(self._headers) or self._id, status=200)
@@ -246,8 +240,3 @@ def _merge(details: list[dict[str, Any]], piece: dict[str, Any]) -> None:
                     detail[name] = value
             return
     details.append(dict(piece))
-
-
-def is_done(data: bytes) -> bool:
-    """Say whether *data* is the mark that ends a stream."""
-    return data.strip() == b"[DONE]"

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
-from typing import Any, final
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import final
 
 import httpx
 import msgspec
 
-from shoal.errors import ConfigInvalid, ProviderError, ProviderUnavailable
-from shoal.providers._chat import chat_encoder
-from shoal.providers._chat_reply import ChatReply, is_done
+from shoal.providers._cache_keys import CacheKeys
+from shoal.providers._chat import ChatEncoder, chat_encoder
+from shoal.providers._chat_reply import ChatReply
 from shoal.providers._json import as_count, as_list, as_object
+from shoal.providers._leaders import PrefixLeaders
 from shoal.providers._profiles import shipped_profile
-from shoal.providers._refusals import Asked, body_of, refusal
+from shoal.providers._refusals import Asked
+from shoal.providers._sent import Sent
 from shoal.providers._servers import Capabilities, capabilities_of
-from shoal.providers._transport import Answer, Timeouts, Transport
-from shoal.providers._values import ModelProfile, Request, StreamEvent, TokenCount
+from shoal.providers._token_counts import count_locally
+from shoal.providers._transport import Timeouts, Transport
+from shoal.providers._values import ModelProfile, Request, TokenCount
+from shoal.providers._vendor import Line, VendorProvider, checked_url, secrets_in
 from shoal.providers._wire import Wire
 
-_COUNT_TIMEOUT_S = 60.0
-_SECRET_LENGTH = 8  # taking out shorter texts would destroy messages
 _NO_SUCH_PATH = frozenset({404, 405, 501})
 
 
@@ -37,7 +39,7 @@ def compatible(
     headers: Mapping[str, str] | None = None,
     timeouts: Timeouts | None = None,
     http: httpx.AsyncBaseTransport | None = None,
-) -> CompatibleProvider:
+) -> VendorProvider:
     """Return a provider for the OpenAI-compatible server at *base_url*.
 
     Args:
@@ -54,23 +56,19 @@ def compatible(
     Raises:
         ConfigInvalid: The URL is no http URL, or no shipped record has that name.
     """
-    url = httpx.URL(base_url)
-    if url.scheme not in ("http", "https") or not url.host or url.query:
-        # The URL itself is not repeated: it may hold a password.
-        raise ConfigInvalid(
-            f"`base_url` leads to {url.scheme!r} at {url.host!r}; "
-            "write a whole URL without a query, such as `http://127.0.0.1:8080/v1`"
-        )
+    url = checked_url(base_url, "http://127.0.0.1:8080/v1")
     record = capabilities_of(capabilities)
-    secrets = [secret for secret in (api_key, url.password, *(headers or {}).values()) if secret]
     keys = {} if api_key is None else _key_header(record, api_key)
-    return CompatibleProvider(
-        name or record.server,
+    named = name or record.server
+    return VendorProvider(
+        named,
         Transport(base_url, headers={**keys, **(headers or {})}, timeouts=timeouts, http=http),
-        record,
+        ChatDialect(named, record, keys=CacheKeys() if record.cache_key else None),
         default_model=model,
         profiles=profiles or {},
-        secrets=tuple([secret for secret in secrets if len(secret) >= _SECRET_LENGTH]),
+        secrets=secrets_in(url, api_key, *(headers or {}).values()),
+        shipped=shipped_profile if record.hosted else _unknown,
+        leaders=PrefixLeaders() if record.marker is not None else None,
     )
 
 
@@ -79,156 +77,106 @@ def _key_header(record: Capabilities, api_key: str) -> dict[str, str]:
 
 
 @final
-class CompatibleProvider:
-    """Streams Chat Completions from one server; build it with `compatible`.
+class ChatDialect:
+    """Chat Completions, as one server speaks it.
 
     Args:
-        name: Name under which blueprints and spans know it.
-        transport: The way to the server.
+        provider: Name of the provider.
         capabilities: What the server takes and gives.
-        default_model: The model where a blueprint names none.
-        profiles: What is known of its models, by model.
-        secrets: Texts that no error may repeat.
+        keys: Gives the key under which the vendor keeps a prefix; `None` sends none.
     """
 
-    def __init__(
-        self,
-        name: str,
-        transport: Transport,
-        capabilities: Capabilities,
-        *,
-        default_model: str | None,
-        profiles: Mapping[str, ModelProfile],
-        secrets: tuple[str, ...],
-    ) -> None:
+    def __init__(self, provider: str, capabilities: Capabilities, *, keys: CacheKeys | None = None) -> None:
         self.capabilities = capabilities
-        self.default_model = default_model
-        self._name = name
-        self._transport = transport
-        self._profiles = dict(profiles)
-        self._secrets = secrets
+        self._provider = provider
+        self._keys = keys
 
     def __repr__(self) -> str:
-        return f"<CompatibleProvider {self._name} ({self.capabilities.server}), {self._transport!r}>"
+        return f"<ChatDialect {self.capabilities.server}>"
 
-    @property
-    def name(self) -> str:
-        """Name under which blueprints and spans know it."""
-        return self._name
+    def _encoder(self, profile: ModelProfile) -> ChatEncoder:
+        return chat_encoder(self.capabilities, self._provider, profile.model, profile)
 
-    def profile(self, model: str) -> ModelProfile:
-        """Return what is known of *model*: the given profile, else, of a vendor's own models, the shipped one."""
-        given = self._profiles.get(model)
-        if given is not None:
-            return given
-        return shipped_profile(model) if self.capabilities.hosted else _unknown(model)
+    def encode(self, request: Request, profile: ModelProfile) -> tuple[str, Sent]:
+        """Return where *request* goes, and what goes there."""
+        sent = self._encoder(profile).sent(
+            request,
+            provider=self._provider,
+            temperature=profile.temperature,
+            cache_key=None if self._keys is None else self._keys.key(request),
+        )
+        return "/chat/completions", sent
 
-    async def stream(self, request: Request) -> AsyncGenerator[StreamEvent]:
-        """Send *request* once; pacing and repeating are others' work.
+    def decoder(self, request: Request, sent: Sent, asked: Asked, headers: Mapping[str, str]) -> ChatReply:
+        """Return what reads the answer to *request*."""
+        return ChatReply(
+            asked,
+            headers=headers,
+            names=sent.names,
+            reasoning_field=self.capabilities.reasoning_field,
+            ends_with=self.capabilities.ends_with,
+        )
 
-        Yields:
-            Deltas as they come, then one `Completed`.
-
-        Raises:
-            ProviderBusy: The server asked us to wait `retry_after_s` seconds.
-            ProviderUnavailable: No complete reply arrived.
-            ProviderRefused: It would be refused again unchanged.
-            ProviderSetup: Key, credits or permission are missing.
-            ContextOverflow: Prompt and reply do not fit the window.
-        """
-        asked = self._asked(request)
-        encoder = chat_encoder(self.capabilities, self._name, request.model)
-        body = encoder.encode(request, provider=self._name, temperature=self.profile(request.model).temperature)
-        async with self._transport.post("/chat/completions", body, asked, timeout_s=request.timeout_s) as answer:
-            if answer.status != 200:
-                raise await _refused(answer, asked)
-            reply = ChatReply(
-                asked,
-                headers=answer.headers,
-                names=encoder.tools(request.tools).names,
-                reasoning_field=self.capabilities.reasoning_field,
-            )
-            async with aclosing(self._data(answer, asked, reply)) as chunks:
-                async for data in chunks:
-                    for delta in reply.feed(data):
-                        yield delta
-        yield reply.completed(prompt_bytes=body.size)
-
-    async def _data(self, answer: Answer, asked: Asked, reply: ChatReply) -> AsyncGenerator[bytes]:
-        """Yield the data of each chunk, up to the end of the stream; a stream without its end is an error."""
-        if answer.headers.get("content-type", "").startswith("application/json"):
-            yield await answer.read()  # the server does not stream: the whole completion is one chunk
-            return
-        async with aclosing(answer.events()) as events:
-            async for event in events:
-                if is_done(event.data):
-                    await answer.drain()
-                    return
-                yield event.data
-        if self.capabilities.ends_with == "done" or reply.finish_reason is None:
-            raise ProviderUnavailable(
-                f"{asked.provider}: the stream ended without its end mark; try again",
-                **asked.context(status=answer.status),
-            )
-
-    async def count_tokens(self, request: Request) -> TokenCount:
-        """Return what *request* costs: by the server's own tokenizer where it has one, else about bytes / 4.
-
-        Raises:
-            ProviderError: The server has a tokenizer and could not be asked.
-        """
-        encoder = chat_encoder(self.capabilities, self._name, request.model)
-        body = encoder.encode(request, provider=self._name, temperature=False, stream=False)
-        asked = self._asked(request)
+    async def count(self, request: Request, profile: ModelProfile, line: Line) -> TokenCount:
+        """Return what *request* costs: by the server's own tokenizer where it has one, else about bytes / 4."""
+        encoder = self._encoder(profile)
+        body = encoder.encode(request, provider=self._provider, temperature=False, stream=False)
+        counted: int | None = None
         match self.capabilities.counts:
             case "template":
-                counted = await self._count_rendered(body, asked)
+                counted = await _count_rendered(body, line)
             case "messages":
-                counted = await self._count_messages(body, asked)
+                counted = await _count_messages(body, line)
+            case "vocabulary":
+                return await count_locally(request, profile)
             case _:
-                counted = None
+                pass
         if counted is None:
             return TokenCount(math.ceil(body.size / 4), "estimate")
         return TokenCount(counted, "server", exact=True)
 
-    async def _count_rendered(self, body: Wire, asked: Asked) -> int | None:
-        """Count as llama.cpp does: render the chat template, then tokenize the prompt that it gives."""
-        rendered = await self._ask("/apply-template", body, asked)
-        if rendered is None:
+    async def describe(self, profile: ModelProfile, line: Line) -> ModelProfile | None:
+        """Return *profile* with what the server itself says of the model; `None` where it says nothing."""
+        if self.capabilities.counts == "template":
+            answer = await line.ask(beside(line, "/props"), None, absent=_NO_SUCH_PATH)
+            settings = as_object(as_object(answer).get("default_generation_settings"))
+            window = as_count(settings.get("n_ctx") or as_object(settings.get("params")).get("n_ctx"))
+        elif self.capabilities.counts == "messages":
+            answer = await line.ask("/models", None, absent=_NO_SUCH_PATH)
+            models = [as_object(one) for one in as_list(as_object(answer).get("data"))]
+            window = next((as_count(one.get("max_model_len")) for one in models if one.get("id") == profile.model), 0)
+        else:
             return None
-        prompt = msgspec.json.encode(
-            {"content": rendered.get("prompt", ""), "add_special": True, "parse_special": True}
+        if not window:
+            return None
+        return replace(
+            profile,
+            window_tokens=window,
+            max_output_tokens=min(profile.max_output_tokens, window),
+            window_source="the server itself",
         )
-        tokenized = await self._ask("/tokenize", Wire.of(prompt), asked)
-        return None if tokenized is None else len(as_list(tokenized.get("tokens")))
 
-    async def _count_messages(self, body: Wire, asked: Asked) -> int | None:
-        """Count as vLLM does: it takes the messages themselves."""
-        tokenized = await self._ask("/tokenize", body, asked)
-        return None if tokenized is None else as_count(tokenized.get("count"))
 
-    async def _ask(self, path: str, body: Wire, asked: Asked) -> Mapping[str, Any] | None:
-        """Return the JSON answer of *path*, which stands beside `/v1`; `None` where the server has no such path."""
-        url = self._transport.base_url.removesuffix("/v1") + path
-        async with self._transport.post(url, body, asked, timeout_s=_COUNT_TIMEOUT_S) as answer:
-            if answer.status in _NO_SUCH_PATH:
-                return None
-            if answer.status != 200:
-                raise await _refused(answer, asked)
-            return as_object(body_of(await answer.read()))
+async def _count_rendered(body: Wire, line: Line) -> int | None:
+    """Count as llama.cpp does: render the chat template, then tokenize the prompt that it gives."""
+    rendered = await line.ask(beside(line, "/apply-template"), body, absent=_NO_SUCH_PATH)
+    if rendered is None:
+        return None
+    prompt = msgspec.json.encode({"content": rendered.get("prompt", ""), "add_special": True, "parse_special": True})
+    tokenized = await line.ask(beside(line, "/tokenize"), Wire.of(prompt), absent=_NO_SUCH_PATH)
+    return None if tokenized is None else len(as_list(tokenized.get("tokens")))
 
-    async def aclose(self) -> None:
-        """Close all connections. Closing twice is fine."""
-        await self._transport.aclose()
 
-    def _asked(self, request: Request) -> Asked:
-        return Asked(self._name, request.model, self._secrets)
+async def _count_messages(body: Wire, line: Line) -> int | None:
+    """Count as vLLM does: it takes the messages themselves."""
+    tokenized = await line.ask(beside(line, "/tokenize"), body, absent=_NO_SUCH_PATH)
+    return None if tokenized is None else as_count(tokenized.get("count"))
+
+
+def beside(line: Line, path: str) -> str:
+    """Return where *path* is, which stands beside `/v1`."""
+    return line.base_url.removesuffix("/v1") + path
 
 
 def _unknown(model: str) -> ModelProfile:
     return ModelProfile(model, window_key=f'[models."{model}"] context')
-
-
-async def _refused(answer: Answer, asked: Asked) -> ProviderError:
-    body = body_of(await answer.read_error())
-    return refusal(asked, body, status=answer.status, headers=answer.headers)

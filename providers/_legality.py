@@ -8,6 +8,7 @@ translate what this module returns and repair nothing themselves.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -15,8 +16,9 @@ from typing import final
 
 import msgspec
 
+from shoal.providers._json import as_object
 from shoal.providers._text import Text
-from shoal.providers._values import Message, Role, ToolCall, ToolSpec
+from shoal.providers._values import Message, Request, Role, ToolCall, ToolSpec
 
 NAME_LENGTH = 64
 
@@ -28,8 +30,10 @@ EMPTY_OBJECT = Text(b"{}")
 _LEGAL = re.compile(r"[a-zA-Z0-9_-]+")
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
 _MAPPED_ID = "sh_"
+_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_json = msgspec.json.Encoder(order="sorted").encode
 
 
 # --- transcripts
@@ -67,7 +71,7 @@ def legal(messages: Iterable[Message]) -> list[Turn]:
     """Return *messages* as turns of which every call has exactly one result, directly behind it and in call order.
 
     A result belongs to the nearest turn in front of it that asked for its id; one that nobody asked for is dropped. A
-    call without a result gets one that says so. Messages that say nothing are dropped.
+    call without a result gets one that says so. Messages that say nothing, or nothing but white space, are dropped.
     """
     turns: list[Turn] = []
     waiting: dict[str, deque[tuple[int, int]]] = {}
@@ -77,7 +81,7 @@ def legal(messages: Iterable[Message]) -> list[Turn]:
             slots = waiting.get(message.call_id)
             if slots:
                 results[slots.popleft()] = message
-        elif message.calls or any(message.texts):
+        elif message.calls or not blank(message.texts) or (message.blobs and message.role != "assistant"):
             asked: dict[str, deque[tuple[int, int]]] = {}
             for position, call in enumerate(message.calls):
                 asked.setdefault(call.call_id, deque()).append((len(turns), position))
@@ -103,6 +107,24 @@ def _answers(calls: Sequence[ToolCall], index: int, results: dict[tuple[int, int
     return tuple(answers)
 
 
+def blank(texts: Iterable[Text]) -> bool:
+    """Say whether *texts* are nothing but white space, which vendors refuse as a text."""
+    for text in texts:
+        # One look at the first byte settles nearly all of them; a backslash may begin an escaped line end.
+        first = text.body[:1]
+        if b" " < first < b"\x80" and first != b"\\":
+            return False
+        if first and str(text).strip():
+            return False
+    return True
+
+
+def tail_of(request: Request) -> Text | None:
+    """Return the tail of *request*; `None` where it is nothing, or nothing but white space."""
+    tail = request.tail
+    return None if tail is None or blank((tail,)) else tail
+
+
 def starts_answering(messages: Sequence[Message]) -> bool:
     """Say whether *messages* begin with a result, whose call may stand in front of them."""
     return bool(messages) and messages[0].role == "tool"
@@ -124,6 +146,14 @@ def needs_opening(first: Role | None) -> bool:
     return first in (None, "assistant")
 
 
+def needs_pause(before: Role | None, after: Role | None) -> bool:
+    """Say whether a user message has to stand between two messages.
+
+    Two assistant turns in a row were asked for with a closing message between them, which no window keeps.
+    """
+    return before == after == "assistant"
+
+
 def needs_closing(last: Role | None) -> bool:
     """Say whether a user message has to end the request: a trailing assistant turn is taken for a prefill."""
     return last in (None, "assistant")
@@ -133,12 +163,45 @@ def needs_closing(last: Role | None) -> bool:
 
 
 def arguments(text: Text) -> Text:
-    """Return *text* if it is the source of a JSON object, else an empty object: servers fail on anything else."""
+    """Return *text* if it is the source of a JSON object, else an empty object: servers fail on anything else.
+
+    Halves of characters in it are replaced.
+    """
     try:
         _object.decode(str(text))
     except (msgspec.MsgspecError, RecursionError):
-        return EMPTY_OBJECT
+        return _mended(text)
     return text
+
+
+def _mended(text: Text) -> Text:
+    """Return *text* without the halves of characters that made it no JSON; an empty object where it is none still."""
+    source = str(text)
+    if not _HALF_CHARACTER.search(source):
+        return EMPTY_OBJECT
+    try:
+        mended = json.dumps(json.loads(source), ensure_ascii=False)
+        whole = mended.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        _object.decode(whole)
+    except (ValueError, RecursionError, msgspec.MsgspecError):
+        return EMPTY_OBJECT
+    return Text.of(whole)
+
+
+def object_source(text: Text) -> bytes:
+    """Return *text* as the bytes of a JSON object; an empty one where it is none."""
+    return str(arguments(text)).encode()
+
+
+def object_schema(schema: bytes) -> bytes:
+    """Return *schema* as the schema of an object: what describes something else, or nothing, takes any object."""
+    try:
+        keys = _object.decode(schema)
+    except (msgspec.MsgspecError, RecursionError):
+        return b'{"type":"object"}'
+    if bytes(keys.get("type", b"")) == b'"object"':
+        return schema
+    return _json({**as_object(msgspec.json.decode(schema)), "type": "object"})
 
 
 # --- ids and names
@@ -157,6 +220,23 @@ def call_id(key: str, *, length: int, exact: bool) -> str:
     if len(key) <= length and _LEGAL.fullmatch(key) and not key.startswith(_MAPPED_ID):
         return key
     return _MAPPED_ID + _base62(key, min(length, 32) - len(_MAPPED_ID))
+
+
+def wire_ids(answers: Sequence[Answered], *, length: int, exact: bool = False, own: bool = False) -> list[str]:
+    """Return what a vendor gets as the id of each call of a turn, all different.
+
+    Args:
+        answers: The calls of one turn.
+        length: The most characters that the vendor takes, 8 or more.
+        exact: See `call_id`.
+        own: The vendor made these calls and gets its own ids back, as long as it takes them.
+    """
+    made = [call_id(answer.key, length=length, exact=exact) for answer in answers]
+    if not own:
+        return made
+    theirs = [answer.call.vendor_id or id_ for answer, id_ in zip(answers, made, strict=True)]
+    taken = all(call_id(id_, length=length, exact=exact) == id_ for id_ in theirs)
+    return theirs if taken and len(set(theirs)) == len(theirs) else made
 
 
 def tool_name(name: str, *, length: int = NAME_LENGTH) -> str:

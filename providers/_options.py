@@ -8,6 +8,7 @@ from typing import Any
 
 from shoal.errors import ProviderRefused
 from shoal.providers._json import as_list, as_object, as_text
+from shoal.providers._schemas import loose
 from shoal.providers._values import Request
 
 _MADE_FROM_REQUEST = frozenset(
@@ -72,7 +73,7 @@ def _problems(options: Mapping[str, Any], *, strict: bool) -> list[str]:
         named = as_object(response_format.get("json_schema"))
         if not _SCHEMA_NAME.fullmatch(as_text(named.get("name"))):
             problems.append(f"the schema's `name` is {named.get('name')!r}; use 1 to 64 of a-z, A-Z, 0-9, _ and -")
-        elif named.get("strict") and (path := _loose(named.get("schema"), "schema")):
+        elif named.get("strict") and (path := loose(named.get("schema"), "schema")):
             problems.append(
                 f"`strict` is set, but the object at `{path}` does not require all its properties "
                 "and forbid others; list each in `required` and set `additionalProperties` to false"
@@ -82,15 +83,3 @@ def _problems(options: Mapping[str, Any], *, strict: bool) -> list[str]:
 
 def _within(value: object, low: float, high: float) -> bool:
     return isinstance(value, int | float) and low <= value <= high
-
-
-def _loose(schema: Any, path: str) -> str:
-    """Return the path of the first object schema that a strict schema may not hold; empty where there is none."""
-    here = as_object(schema)
-    if isinstance(here.get("properties"), Mapping):
-        properties, required = as_object(here["properties"]), as_list(here.get("required"))
-        if set(properties) != set(required) or here.get("additionalProperties") is not False:
-            return path
-    parts = [(f"{path}.{name}", part) for name, part in here.items()]
-    parts += [(f"{path}[{index}]", part) for index, part in enumerate(as_list(schema))]
-    return next(filter(None, (_loose(part, name) for name, part in parts)), "")

@@ -13,7 +13,7 @@ from importlib import resources
 from typing import Any
 
 from shoal.errors import ConfigInvalid
-from shoal.providers._json import as_object
+from shoal.providers._json import as_list, as_object
 from shoal.providers._tokens import TOKENIZERS
 from shoal.providers._values import ModelProfile, Price
 
@@ -23,15 +23,23 @@ _ROW_KEYS = (
     "append_only",
     "cache",
     "context",
+    "efforts",
+    "forced_tools",
     "input_types",
     "max_output",
+    "mid_system",
     "min_cacheable",
     "price",
+    "structured_output",
     "temperature",
+    "thinking",
     "tokenizer",
+    "turn_system",
 )
+_THINKING = ("adaptive", "between_tools", "budget", "disabled", "enabled", "level")
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _FLAT_PRICES = ("input", "output", "cache_read", "cache_write", "cache_write_long")
-_PRICE_KEYS = (*_FLAT_PRICES, "long_from", "long_factor")
+_PRICE_KEYS = (*_FLAT_PRICES, "long_from", "long_factor", "long_output_factor")
 
 
 def shipped_profile(model: str) -> ModelProfile:
@@ -85,14 +93,39 @@ def _laid_over(base: ModelProfile, row: Mapping[str, Any], source: str) -> Model
         max_output_tokens=_tokens(row, "max_output", base.max_output_tokens, where, least=1),
         min_cacheable_tokens=_tokens(row, "min_cacheable", base.min_cacheable_tokens, where, least=0),
         cache=cache,
-        append_only=bool(row.get("append_only", base.append_only)),
-        temperature=bool(row.get("temperature", base.temperature)),
+        append_only=_flag(row, "append_only", where, default=base.append_only),
+        forced_tools=_flag(row, "forced_tools", where, default=base.forced_tools),
+        mid_system=_flag(row, "mid_system", where, default=base.mid_system),
+        structured_output=_flag(row, "structured_output", where, default=base.structured_output),
+        temperature=_flag(row, "temperature", where, default=base.temperature),
+        turn_system=_flag(row, "turn_system", where, default=base.turn_system),
         input_types=tuple(row.get("input_types", base.input_types)),
+        thinking=_words(row, "thinking", base.thinking, _THINKING, where),
+        efforts=_words(row, "efforts", base.efforts, _EFFORTS, where),
         tokenizer=_tokenizer(row, base.tokenizer, where),
         price=_price(as_object(row["price"]), source, where) if "price" in row else base.price,
         window_source=source if "context" in row else base.window_source,
         window_key=_window_key(base.model),
     )
+
+
+def _flag(row: Mapping[str, Any], name: str, where: str, *, default: bool) -> bool:
+    value = row.get(name, default)
+    if not isinstance(value, bool):
+        raise ConfigInvalid(f"`{name}` is {value!r} in {where}; write true or false")
+    return value
+
+
+def _words(
+    row: Mapping[str, Any], name: str, default: tuple[str, ...] | None, known: tuple[str, ...], where: str
+) -> tuple[str, ...] | None:
+    if name not in row:
+        return default
+    words = tuple(as_list(row[name]))
+    for word in words:
+        if word not in known:
+            raise ConfigInvalid(f"`{name}` holds {word!r} in {where}; it takes {', '.join(known)}")
+    return words
 
 
 def _tokenizer(row: Mapping[str, Any], default: str, where: str) -> str:
@@ -111,6 +144,9 @@ def _price(row: Mapping[str, Any], source: str, where: str) -> Price:
         **amounts,
         long_from_tokens=_tokens(row, "long_from", 0, where, least=1) if "long_from" in row else None,
         long_factor=_amount(row.get("long_factor", 1), "long_factor", where),
+        long_output_factor=_amount(row["long_output_factor"], "long_output_factor", where)
+        if "long_output_factor" in row
+        else None,
         source=source,
     )
 

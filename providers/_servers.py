@@ -29,7 +29,12 @@ class Capabilities:
         strict_options: It enforces the documented ranges of sampling options.
         reasoning_field: The field in which reasoning has to come back; `None` never sends any back.
         ends_with: `done` where a stream ends in `[DONE]`, `finish` where a finish reason is all there is.
-        counts: How it counts a prompt: by rendering and tokenising it, by messages, or not at all.
+        counts: How it counts a prompt: by rendering and tokenising it, by messages, with the model's own vocabulary
+            where that is on this machine, or not at all.
+        files: It takes documents as file parts.
+        marker: The field of a text part that marks where a cache is to be written, of models that want markers;
+            `None` for no such field.
+        cache_key: It takes a `prompt_cache_key`.
     """
 
     server: str
@@ -45,7 +50,10 @@ class Capabilities:
     strict_options: bool = False
     reasoning_field: Literal["reasoning_content", "reasoning_details"] | None = None
     ends_with: Literal["done", "finish"] = "done"
-    counts: Literal["template", "messages"] | None = None
+    counts: Literal["template", "messages", "vocabulary"] | None = None
+    files: bool = False
+    marker: Literal["cache_control", "prompt_cache_breakpoint"] | None = None
+    cache_key: bool = False
 
 
 SERVERS: Mapping[str, Capabilities] = MappingProxyType(
@@ -56,7 +64,26 @@ SERVERS: Mapping[str, Capabilities] = MappingProxyType(
             Capabilities("llama.cpp", max_tools=None, counts="template"),
             Capabilities("vllm", max_tools=None, counts="messages"),
             Capabilities("ollama", max_tools=None),
-            Capabilities("openrouter", hosted=True, system_blocks="separate", reasoning_field="reasoning_details"),
+            Capabilities(
+                "openai",
+                hosted=True,
+                system_role="developer",
+                system_blocks="separate",
+                max_tokens_field="max_completion_tokens",
+                strict_options=True,
+                counts="vocabulary",
+                files=True,
+                marker="prompt_cache_breakpoint",
+                cache_key=True,
+            ),
+            Capabilities(
+                "openrouter",
+                hosted=True,
+                system_blocks="separate",
+                reasoning_field="reasoning_details",
+                files=True,
+                marker="cache_control",
+            ),
             Capabilities("deepseek", hosted=True, reasoning_field="reasoning_content"),
             Capabilities("mistral", hosted=True, include_usage=False, call_id_length=9, call_id_exact=True),
             Capabilities(
@@ -66,6 +93,7 @@ SERVERS: Mapping[str, Capabilities] = MappingProxyType(
                 system_blocks="separate",
                 max_tokens_field="max_completion_tokens",
                 strict_options=True,
+                files=True,
             ),
         )
     }

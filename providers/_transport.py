@@ -104,14 +104,17 @@ class Transport:
         return f"<Transport to {where}, {'closed' if self._client is None else 'open'}>"
 
     @asynccontextmanager
-    async def post(self, path: str, body: Wire, asked: Asked, *, timeout_s: float) -> AsyncGenerator[Answer]:
+    async def post(
+        self, path: str, body: Wire | None, asked: Asked, *, timeout_s: float, headers: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[Answer]:
         """Send *body* to *path* and yield the answer once its first bytes are there; leaving closes what is left of it.
 
         Args:
             path: Appended to the base URL; a whole URL stands for itself.
-            body: The JSON body.
+            body: The JSON body; `None` sends a GET without one.
             asked: Named in errors.
             timeout_s: Seconds for the whole exchange.
+            headers: Further headers of this request.
 
         Raises:
             ProviderUnavailable: No connection, or no answer in time.
@@ -119,12 +122,12 @@ class Transport:
         client = self._client = self._client or self._connect()
         began_at = anyio.current_time()
         waits = _Waits(began_at + self.timeouts.first_byte_s, self.timeouts.idle_s, began_at + timeout_s)
-        request = client.build_request(
-            "POST",
-            path if "://" in path else self.base_url + path,
-            content=_Pieces(body),
-            headers={"Content-Length": str(body.size), "Content-Type": "application/json"},
-        )
+        url = path if "://" in path else self.base_url + path
+        if body is None:
+            request = client.build_request("GET", url, headers=headers)
+        else:
+            kind = {"Content-Length": str(body.size), "Content-Type": "application/json"}
+            request = client.build_request("POST", url, content=_Pieces(body), headers={**kind, **(headers or {})})
         with _translated(asked):
             response = await waits.within(lambda: client.send(request, stream=True))
         answer = Answer(response, asked, waits, self.max_response_bytes)
@@ -263,7 +266,7 @@ class _Pieces:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for piece in self._body.pieces():
-            yield piece
+            yield piece if isinstance(piece, bytes) else await anyio.to_thread.run_sync(piece.load)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ and then travels as the same bytes in every later request.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal, Protocol, TypeAlias, final
@@ -65,12 +65,40 @@ class ProviderState(msgspec.Struct, frozen=True, gc=False):
     Args:
         provider: Name of the provider that made it.
         model: The model that made it; it is sent back to no other.
-        data: The vendor's own JSON.
+        data: JSON that only the encoder of one API reads; it names that API, so no other one sends it.
     """
 
     provider: str
     model: str
     data: bytes
+
+
+@final
+class Blob(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """A stored part: an image, a document or other bytes that stand in a message behind its text.
+
+    A model that takes its type is sent the bytes, any other the stand-in line. The bytes are read when a request is
+    written and kept by nobody, so they have to stay the same.
+
+    Args:
+        mime: What the bytes are, by their own first bytes (`sniff`) and not by a file's name, such as `image/png`.
+        size: How many bytes, 0 or more.
+        digest: 16 bytes or more that stand for the bytes.
+        load: Returns the bytes. Called in a worker thread.
+        stand_in: The line that names it where the bytes are not sent, such as `[image/png 64x64, 2 KB] hero.png`.
+        name: The name of its file; empty where it has none.
+        text: What it says, of a part that is text by its bytes: sent as text to every model.
+        side_px: The longer side of an image in pixels; `None` where it is unknown or no image.
+    """
+
+    mime: str
+    size: int
+    digest: bytes
+    load: Callable[[], bytes]
+    stand_in: Text
+    name: str = ""
+    text: Text | None = None
+    side_px: int | None = None
 
 
 @final
@@ -85,6 +113,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         tool_name: Of a tool message: the tool that answered.
         is_error: Of a tool message: the call failed.
         state: Of an assistant: what its vendor wants back; `None` where there is nothing.
+        blobs: Of a user or tool message: stored parts that stand behind its text.
     """
 
     role: Role
@@ -94,6 +123,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     tool_name: str = ""
     is_error: bool = False
     state: ProviderState | None = None
+    blobs: tuple[Blob, ...] = ()
     _digest: bytes = b""
     _wire: tuple[Any, Any] | None = None
 
@@ -111,6 +141,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
                 *[text.digest for text in self.texts],
                 *[digest(_bytes(call.call_id), _bytes(call.name), call.arguments.digest) for call in self.calls],
                 b"" if self.state is None else self.state.data,
+                *[blob.digest for blob in self.blobs],
             )
             msgspec.structs.force_setattr(self, "_digest", made)
         return self._digest
@@ -221,6 +252,19 @@ NO_TOOLS = ToolSet()
 
 
 @final
+class OutputFormat(msgspec.Struct, frozen=True, gc=False):
+    """The form of a reply: JSON that fits a schema.
+
+    Args:
+        name: What it is called, 1 to 64 letters, digits, `_` and `-`.
+        schema: The JSON schema, an object schema, as JSON source with sorted keys.
+    """
+
+    name: str
+    schema: bytes
+
+
+@final
 class PolicyStep(msgspec.Struct, frozen=True):
     """One step of what the offline provider does in a stage; exactly one of *call*, *extract*, *say*, *route* is set.
 
@@ -290,6 +334,7 @@ class Request(msgspec.Struct, frozen=True):
         situation: Where in its blueprint the request stands; called by policy-driven providers only.
         options: Further fields of the vendor's request body, by name.
         timeout_s: Total seconds for one attempt.
+        output: The form of the reply; `None` leaves it free. Left out where the profile says that the model takes none.
     """
 
     model: str
@@ -304,6 +349,7 @@ class Request(msgspec.Struct, frozen=True):
     situation: SituationSource | None = None
     options: Mapping[str, Any] = {}
     timeout_s: float = 900.0
+    output: OutputFormat | None = None
 
     @property
     def digest(self) -> bytes:
@@ -437,6 +483,7 @@ class Price:
         source: Where the price comes from, with its date.
         long_from_tokens: A longer prompt is billed at *long_factor* times all of these; `None` for no such rule.
         long_factor: See there.
+        long_output_factor: The factor of the output, where it is another; `None` for the same.
     """
 
     input: Decimal
@@ -447,6 +494,7 @@ class Price:
     source: str = ""
     long_from_tokens: int | None = None
     long_factor: Decimal = Decimal(1)
+    long_output_factor: Decimal | None = None
 
     def per_token(self, bucket: Bucket, *, prompt_tokens: int = 0) -> Decimal:
         """Return USD for one token of *bucket*.
@@ -456,6 +504,7 @@ class Price:
             prompt_tokens: Everything that was sent: some vendors bill long prompts at a multiple.
         """
         write = self.input if self.cache_write is None else self.cache_write
+        factor = self.long_factor
         match bucket:
             case "uncached":
                 million = self.input
@@ -467,8 +516,9 @@ class Price:
                 million = write if self.cache_write_long is None else self.cache_write_long
             case _:
                 million = self.output
+                factor = factor if self.long_output_factor is None else self.long_output_factor
         is_long = self.long_from_tokens is not None and prompt_tokens > self.long_from_tokens
-        return million * (self.long_factor if is_long else 1) / 1_000_000
+        return million * (factor if is_long else 1) / 1_000_000
 
     def cost(self, usage: Usage) -> Decimal:
         """Return what *usage* costs in USD, exact to the last decimal."""
@@ -496,10 +546,17 @@ class ModelProfile:
         min_cacheable_tokens: Shortest prefix that a cache takes; 0 where it has no minimum.
         cache: How its cache works: `none`, `prefix` (automatic, exact prefix) or `markers`.
         append_only: A replayed thinking block binds every byte before it.
-        temperature: It takes a temperature.
+        temperature: It takes a temperature and other parameters of sampling.
         tokenizer: Who counts its text locally: `estimate`, or `tiktoken:ENCODING`.
         window_source: Where the window's number comes from, for messages.
         window_key: The setting that changes it.
+        forced_tools: It can be made to call a tool.
+        structured_output: It takes a form of the reply.
+        thinking: How its thinking can be set: `adaptive`, `enabled` (with a budget), `disabled`, `between_tools`,
+            `level`. `None` where that is unknown, which sends what is asked for.
+        efforts: The levels of effort that it takes, lowest first; `None` where they are unknown.
+        mid_system: It takes system messages in the middle of a conversation.
+        turn_system: It takes system messages that count for one turn only.
     """
 
     model: str
@@ -514,6 +571,12 @@ class ModelProfile:
     tokenizer: str = "estimate"
     window_source: str = "the default for an unknown model"
     window_key: str = ""
+    forced_tools: bool = True
+    structured_output: bool = True
+    thinking: tuple[str, ...] | None = None
+    efforts: tuple[str, ...] | None = None
+    mid_system: bool = False
+    turn_system: bool = False
 
 
 @final

@@ -6,14 +6,31 @@ and the text of a message is the very bytes its `Text` holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeAlias, final
 
 import msgspec
 
-Fragments: TypeAlias = "tuple[bytes | Fragments, ...]"
+Fragments: TypeAlias = "tuple[bytes | Deferred | Fragments, ...]"
 
 PIECE_BYTES = 64 * 1024
+
+
+@final
+class Deferred(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """Bytes that are fetched when the body is written and kept by nobody.
+
+    Args:
+        size: How many bytes they are.
+        load: Returns them; reads a file, so it wants a thread.
+    """
+
+    size: int
+    load: Callable[[], bytes]
+
+    def __len__(self) -> int:
+        """Return how many bytes they are."""
+        return self.size
 
 
 @final
@@ -43,23 +60,30 @@ class Wire(msgspec.Struct, frozen=True, gc=False):
             sum([len(f) if isinstance(f, bytes) else f.size for f in fragments]),
         )
 
-    def leaves(self) -> Iterator[bytes]:
-        """Yield the byte strings of the tree from left to right, each the object that stands in it."""
+    def leaves(self) -> Iterator[bytes | Deferred]:
+        """Yield the leaves of the tree from left to right, each the object that stands in it."""
         for part in _walk(self.fragments):
-            if isinstance(part, bytes):
+            if isinstance(part, bytes | Deferred):
                 yield part
             else:
                 yield from part
 
-    def _parts(self) -> Iterator[bytes]:
-        for part in _walk(self.fragments):
-            yield part if isinstance(part, bytes) else b"".join(part)
+    def pieces(self, piece_bytes: int = PIECE_BYTES) -> Iterator[bytes | Deferred]:
+        """Yield the body in pieces of at least *piece_bytes*, ready to be written.
 
-    def pieces(self, piece_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
-        """Yield the body in pieces of at least *piece_bytes* (the last may be smaller), ready to be written."""
+        The last piece may be smaller, and the one in front of bytes that have to be fetched.
+        """
         held: list[bytes] = []
         size = 0
-        for part in self._parts():
+        for made in _walk(self.fragments):
+            if isinstance(made, Deferred):
+                if held:
+                    yield b"".join(held)
+                yield made
+                held.clear()
+                size = 0
+                continue
+            part = made if isinstance(made, bytes) else b"".join(made)
             held.append(part)
             size += len(part)
             if size >= piece_bytes:
@@ -70,15 +94,15 @@ class Wire(msgspec.Struct, frozen=True, gc=False):
             yield b"".join(held)
 
     def __bytes__(self) -> bytes:
-        return b"".join(self._parts())
+        return b"".join([leaf if isinstance(leaf, bytes) else leaf.load() for leaf in self.leaves()])
 
 
-def _walk(fragments: Fragments) -> Iterator[bytes | Flat]:
+def _walk(fragments: Fragments) -> Iterator[bytes | Deferred | Flat]:
     """Yield the leaves of *fragments* from left to right; flat ones as they are."""
-    stack: list[Iterator[bytes | Fragments]] = [iter(fragments)]
+    stack: list[Iterator[bytes | Deferred | Fragments]] = [iter(fragments)]
     while stack:
         for item in stack[-1]:
-            if isinstance(item, bytes | Flat):
+            if isinstance(item, bytes | Flat | Deferred):
                 yield item
             else:
                 stack.append(iter(item))

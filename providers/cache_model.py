@@ -15,7 +15,7 @@ import msgspec
 
 from shoal.providers._chat import chat_encoder
 from shoal.providers._servers import SERVERS
-from shoal.providers._values import Request, Segment, digest
+from shoal.providers._values import Message, Request, Segment, digest
 
 BYTES_PER_TOKEN = 4
 MIN_TOKENS = 1024
@@ -23,6 +23,9 @@ LIFETIME_S = 300.0
 MAX_ENTRIES = 65_536
 
 _ENCODER = chat_encoder(SERVERS["generic"])
+_MESSAGE_BYTES = len('{"role":"user","content":""},')
+_CALL_BYTES = len('{"id":"","type":"function","function":{"name":"","arguments":""}},')
+_RESULT_BYTES = len('"tool_call_id":"",')
 _GROWING = 2  # the open segment, and the one that was open a moment ago, are looked into message by message
 
 
@@ -96,8 +99,14 @@ def _steps(segment: Segment) -> Iterator[tuple[bytes, int]]:
     for message in segment.messages[:-1]:
         # The framing of `digest`: what was a whole segment then is a step now, under the same key.
         whole.update(len(message.digest).to_bytes(4, "little") + message.digest)
-        size += _ENCODER.message(message).size
-        yield whole.digest(), size
+        size += _size(message)
+        yield whole.digest(), size - 1  # nothing stands behind the last of them
+
+
+def _size(message: Message) -> int:
+    calls = [len(call.call_id) + len(call.name) + len(call.arguments) + _CALL_BYTES for call in message.calls]
+    answered = _RESULT_BYTES + len(message.call_id) if message.call_id else 0
+    return sum(map(len, message.texts)) + sum(calls) + answered + _MESSAGE_BYTES
 
 
 @final

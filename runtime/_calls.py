@@ -140,6 +140,8 @@ async def _run_all(live: Live, turn: Turn, calls: Sequence[tuple[int, Tool, Mapp
         if index not in turn.started:
             live.emit(ToolCallStarted(turn.seq, index))
     await live.durable()
+    if live.over:  # ended while its calls were written down: none of them runs
+        return
     if len(calls) == 1:
         await _run_one(live, turn, *calls[0])
         return

@@ -20,16 +20,17 @@ if TYPE_CHECKING:
     from shoal.runtime._fan_out import Plan
 
 
-class LifeIsOver(Exception):
-    """A step of a run came back after the run had ended, or had left memory: it stops where it is."""
-
-
 class Appends(Protocol):
     """Takes events, in order."""
 
     def append(self, event: Event) -> None:
         """Put *event* behind everything appended so far."""
         ...
+
+
+@final
+class Late(Exception):
+    """Something came back to a life that was ended meanwhile: there is nobody to tell, and nothing to mend."""
 
 
 @final
@@ -93,9 +94,13 @@ class Live:
         """Journal *payload* as the run's next event, apply it, and return its seq.
 
         Events that are emitted without an `await` between them become durable together.
+
+        Raises:
+            Late: This life is over.
+            JournalFailed: The journal cannot be written.
         """
         if self.over:
-            raise LifeIsOver(f"run {self.run_id} is over, or lives elsewhere now")
+            raise Late(f"run {self.run_id} is over; nothing is written to it any more")
         event = Event(self.run_id, self.state.seq + 1, self.host.clock.unix(), payload)
         self._journal.append(event)
         self.state.apply(event, message)

@@ -13,7 +13,7 @@ from shoal.runtime._edges import ask_again, end, enter_next, finish, hold, leave
 from shoal.runtime._fan_out import advance_fan_out
 from shoal.runtime._host import Host
 from shoal.runtime._infer import infer, route
-from shoal.runtime._live import LifeIsOver, Live
+from shoal.runtime._live import Late, Live
 from shoal.runtime._side import order_title, refresh, submit_job
 from shoal.runtime._state import RunState
 from shoal.runtime._walk import (
@@ -163,12 +163,12 @@ class RunActor(Actor):
                 await live.durable()
                 if live.state.seq == seq:
                     break
-        except (JournalFailed, LifeIsOver, ExceptionGroup) as error:
-            failed = _last_word(error)
-            if failed is None:
-                raise
-            if isinstance(failed, JournalFailed):
+        except (JournalFailed, Late, ExceptionGroup) as error:
+            failed = _journal_failure(error)
+            if failed is not None:
                 self._home.broke(live.run_id, failed)
+            elif not _is_late(error):
+                raise
             self.stop()
             return
         if not self._going:
@@ -184,13 +184,18 @@ class RunActor(Actor):
         self._home.left(self.live, None if reason.clean else reason.traceback())
 
 
-def _last_word(error: Exception) -> JournalFailed | LifeIsOver | None:
-    """Return why a life can take no further step, where *error*, or a group that it is, says so; `None` otherwise."""
+def _is_late(error: Exception) -> bool:
+    """Say whether *error* says only that something came back to a life that is over."""
+    return isinstance(error, Late) or (isinstance(error, ExceptionGroup) and error.split(Late)[1] is None)
+
+
+def _journal_failure(error: Exception) -> JournalFailed | None:
+    """Return the failure of the journal that *error* is, or that a group of errors holds; `None` for none."""
     if isinstance(error, ExceptionGroup):
         group = cast("ExceptionGroup[Exception]", error)
-        found = (_last_word(each) for each in group.exceptions)
+        found = (_journal_failure(each) for each in group.exceptions)
         return next((each for each in found if each is not None), None)
-    return error if isinstance(error, JournalFailed | LifeIsOver) else None
+    return error if isinstance(error, JournalFailed) else None
 
 
 async def perform(live: Live, action: Action) -> bool:

@@ -258,7 +258,8 @@ class RunState:
             case InferenceCompleted() if index == WHOLE:
                 state = None
                 if payload.state is not None:
-                    state = ProviderState(self.serving[0], payload.model or self.serving[1], payload.state)
+                    # The model that was asked, as in the live reply: a vendor answers under a dated name of it.
+                    state = ProviderState(self.serving[0], self.serving[1], payload.state)
                 return Message(
                     "assistant", (payload.text,) if payload.text else (), calls_of(source, payload), state=state
                 )

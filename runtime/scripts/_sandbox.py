@@ -200,9 +200,9 @@ def plain(value: object, path: str, function: str) -> Plain:
         ScriptError: It holds what has no fixed form: a set, whose order is nobody's, bytes, an object, a number that is
             none.
     """
+    kind = type(value).__name__
     if value is None or isinstance(value, str | bool | int):
         return value
-    kind = type(value).__name__  # here, while nothing is known of it
     if isinstance(value, float) and value == value and abs(value) != float("inf"):  # noqa: PLR0124 - NaN differs from itself
         return value
     if isinstance(value, list | tuple):

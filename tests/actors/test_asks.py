@@ -26,6 +26,12 @@ async def test_an_ask_returns_what_receive_returns():
     assert answer == 2
 
 
+async def test_a_deadline_is_let_go_with_the_answer():
+    async with running(one(Adder)) as tree:
+        await tree.ref("one").ask(Add(2), timeout_s=1e6)
+        assert len(tree._engine.kernel.timers) == 0
+
+
 async def test_an_ask_without_an_answer_in_time_raises():
     async with running(one(Adder)) as tree:
         before = anyio.current_time()

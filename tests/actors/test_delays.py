@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from troupe import Add, Adder, Crash, Troupe, Witness, one
 
 from shoal.actors import Actor, Backoff, ChildSpec, Supervisor, running
+from shoal.actors._ref import box_of
 from shoal.actors._timers import Timers
 from shoal.errors import ChildSpecInvalid, MailboxClosed, RestartsExhausted
 
@@ -307,6 +308,18 @@ async def test_send_after_dies_with_the_incarnation_that_sent_it():
         assert rung == []
         await anyio.sleep(20)
         assert rung == ["ring"]
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 20.0])
+async def test_a_send_after_that_is_over_is_let_go(wait_s):
+    async with running(one(lambda: Alarm([]))) as tree:
+        ref = tree.ref("one")
+        await ref.ask(10.0)
+        await anyio.sleep(wait_s)
+        mine = tree._engine.records["one"].life.owned
+        for timer in tuple(mine):
+            timer.cancel()
+        assert (len(mine), len(box_of(ref).incoming), len(tree._engine.kernel.timers)) == (0, 0, 0)
 
 
 async def test_all_timers_of_an_actor_die_with_its_incarnation():

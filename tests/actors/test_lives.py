@@ -66,6 +66,13 @@ async def test_on_stop_of_a_crashed_actor_has_shutdown_s_as_well():
         assert event.at - witness.seen("started")[0].at == pytest.approx(3.0, abs=0.01)
 
 
+async def test_a_stop_returns_when_the_incarnation_has_ended():
+    log: list[object] = []
+    async with running(one(lambda: Adder(log, slow_stop_s=3.0), restart="temporary")) as tree:
+        await tree.ref("one").stop()
+        assert log == ["start", "stop normal"]
+
+
 async def test_a_stop_during_on_stop_gives_it_no_more_time():
     witness = Witness()
     async with running(one(lambda: Adder(slow_stop_s=100.0), shutdown_s=5.0), observer=witness) as tree:
@@ -99,11 +106,16 @@ async def test_on_stop_of_an_actor_that_left_by_itself_is_cut_short_as_killed():
 
 
 async def test_on_stop_is_not_called_where_shutdown_s_is_0():
-    log: list[object] = []
-    async with running(one(lambda: Adder(log), shutdown_s=0)) as tree:
+    log: list[str] = []
+
+    class Prompt(Adder):
+        async def on_stop(self, reason: Reason) -> None:
+            log.append("stop")
+
+    async with running(one(Prompt, shutdown_s=0)) as tree:
         await tree.ref("one").send(Crash("boom"))
         await wait_all_tasks_blocked()
-    assert log == ["start", "start"]
+    assert log == []
 
 
 async def test_on_stop_is_waited_for_without_limit_where_shutdown_s_is_inf():
@@ -225,6 +237,19 @@ async def test_an_orphan_that_comes_back_handles_nothing_that_waited_behind_its_
         tasks.start_soon(ref.stop)
         await witness.until("orphan_ended")
     assert [entry for entry in log if isinstance(entry, int)] == handled
+
+
+async def test_an_orphan_that_comes_back_leaves_its_successor_what_waits(witness):
+    tree = one(Adder, shutdown_s=0)
+    async with running(tree, observer=witness), anyio.create_task_group() as tasks:
+        ref = tree.ref("one")
+        await ref.send(Nap(10.0, shielded=True))
+        await wait_all_tasks_blocked()
+        ref.send_nowait(Nap(20.0))
+        ref.send_nowait(Add(1))
+        tasks.start_soon(ref.stop)
+        await witness.until("orphan_ended")
+        assert await ref.ask(Add(2), timeout_s=100.0) == 3
 
 
 async def test_an_ask_that_an_orphan_handles_ends_with_its_deadline_though_the_tree_is_over():

@@ -340,9 +340,9 @@ async def test_an_actor_stays_paused_over_a_restart():
     async with running(one(lambda: Adder(log)), observer=witness) as tree:
         ref = tree.ref("one")
         ref.pause()
+        ref.send_nowait(Add(1))
         await ref.stop()
         await witness.until("started", times=2)
-        ref.send_nowait(Add(1))
         await wait_all_tasks_blocked()
         assert log == ["start", "stop normal", "start"]
         ref.resume()

@@ -22,6 +22,7 @@ from shoal.providers import (
     ToolSpec,
 )
 
+PNG = b"\x89PNG\r\n\x1a\n" + b"\x00\x00\x00\rIHDR" + (64).to_bytes(4, "big") + (48).to_bytes(4, "big") + b"\x08\x02"
 TEXT_SCHEMA = b'{"properties":{"text":{"type":"string"}},"required":["text"],"type":"object"}'
 
 

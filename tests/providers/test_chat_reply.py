@@ -10,8 +10,9 @@ import pytest
 from shoal.errors import ProviderBusy, ProviderUnavailable
 from shoal.providers import Completed, ReasoningDelta, TextDelta, ToolCall, Usage
 from shoal.providers._calls import CallAssembler, CallDelta, FunctionDelta
-from shoal.providers._chat_reply import ChatReply, is_done, usage_of
+from shoal.providers._chat_reply import ChatReply, usage_of
 from shoal.providers._refusals import Asked
+from shoal.providers._sse import Event
 
 ASKED = Asked("acme", "m")
 
@@ -24,10 +25,15 @@ def fresh(**settings: Any) -> ChatReply:
     return ChatReply(ASKED, headers={}, names=settings.pop("names", {}), **settings)
 
 
+def fed(reply: ChatReply, data: bytes) -> list[Any]:
+    return list(reply.feed(Event(data)))
+
+
 def completed(*chunks: dict[str, Any], prompt_bytes: int = 0, **settings: Any) -> Completed:
     reply = fresh(**settings)
     for chunk in chunks:
-        list(reply.feed(json.dumps(chunk).encode()))
+        fed(reply, json.dumps(chunk).encode())
+    fed(reply, b"[DONE]")
     return reply.completed(prompt_bytes=prompt_bytes)
 
 
@@ -46,15 +52,17 @@ def piece(arguments: Any = None, name: str | None = None, **said: Any) -> dict[s
 
 def test_text_streams_as_deltas_and_ends_as_one_text():
     reply = fresh()
-    deltas = [list(reply.feed(json.dumps(delta(content=text)).encode())) for text in ("Hel", "", "lo")]
+    deltas = [fed(reply, json.dumps(delta(content=text)).encode()) for text in ("Hel", "", "lo")]
     assert deltas == [[TextDelta("Hel")], [], [TextDelta("lo")]]
+    fed(reply, b"[DONE]")
     assert str(reply.completed(prompt_bytes=0).reply.text) == "Hello"
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 def test_reasoning_streams_beside_the_text(field: str):
     reply = fresh()
-    assert list(reply.feed(json.dumps(delta(**{field: "hm"})).encode())) == [ReasoningDelta("hm")]
+    assert fed(reply, json.dumps(delta(**{field: "hm"})).encode()) == [ReasoningDelta("hm")]
+    fed(reply, b"[DONE]")
     assert reply.completed(prompt_bytes=0).reply.reasoning == "hm"
 
 
@@ -78,7 +86,8 @@ def test_a_whole_completion_is_read_as_one_chunk():
 
 def test_the_id_in_the_headers_wins():
     reply = ChatReply(ASKED, headers={"x-request-id": "r"}, names={})
-    list(reply.feed(b'{"id": "c-1"}'))
+    fed(reply, b'{"id": "c-1"}')
+    fed(reply, b"[DONE]")
     assert reply.completed(prompt_bytes=0).request_id == "r"
 
 
@@ -129,31 +138,35 @@ def test_an_error_without_an_envelope_is_raised_too():
 
 @pytest.mark.parametrize("data", [b"hello", b'{"choices": 1}', b"[" * 100_000, b"[]"])
 def test_an_event_that_is_no_chunk_is_an_error(data: bytes):
-    with pytest.raises(ProviderUnavailable, match="no chat chunk"):
-        list(fresh().feed(data))
+    with pytest.raises(ProviderUnavailable, match="none of its API"):
+        fed(fresh(), data)
 
 
 @pytest.mark.parametrize("content", [b"a\xffb", b"a\\ud83db"])
 def test_a_character_that_was_cut_does_not_end_the_stream(content: bytes):
     reply = fresh()
-    list(reply.feed(b'{"choices":[{"delta":{"content":"' + content + b'"}}]}'))
+    fed(reply, b'{"choices":[{"delta":{"content":"' + content + b'"}}]}')
+    fed(reply, b"[DONE]")
     assert str(reply.completed(prompt_bytes=0).reply.text) == "a\N{REPLACEMENT CHARACTER}b"
 
 
 def test_a_character_whose_halves_are_both_there_is_whole():
     reply = fresh()
     data = b'{"choices":[{"delta":{"content":"\\ud83d\\ude00 \\ud83d"}}]}'
-    assert [delta.text for delta in reply.feed(data)] == ["\N{GRINNING FACE} \N{REPLACEMENT CHARACTER}"]
+    assert [delta.text for delta in fed(reply, data)] == ["\N{GRINNING FACE} \N{REPLACEMENT CHARACTER}"]
 
 
 def test_done_is_the_end_mark():
-    assert is_done(b" [DONE]\n")
-    assert not is_done(b"{}")
+    reply = fresh()
+    fed(reply, b"{}")
+    assert not reply.ended
+    fed(reply, b" [DONE]\n")
+    assert reply.ended
 
 
 def test_the_reprs_show_how_far_it_is():
     reply = fresh()
-    list(reply.feed(json.dumps(delta("stop")).encode()))
+    fed(reply, json.dumps(delta("stop")).encode())
     assert repr(reply) == "<ChatReply of m, finish stop>"
     assembler = CallAssembler()
     assembler.add(CallDelta(function=FunctionDelta(name="look")))
@@ -267,7 +280,7 @@ def test_reasoning_is_kept_where_it_has_to_come_back():
         delta(reasoning_content="a"), delta(reasoning_content="b"), reasoning_field="reasoning_content"
     ).reply.state
     assert state is not None
-    assert (state.provider, state.model, state.data) == ("acme", "m", b'"ab"')
+    assert (state.provider, state.model, state.data) == ("acme", "m", b'{"api":"chat","state":"ab"}')
 
 
 def test_pieces_of_reasoning_details_are_joined_by_index_and_type():
@@ -283,7 +296,7 @@ def test_pieces_of_reasoning_details_are_joined_by_index_and_type():
         *[delta(reasoning_details=[one]) for one in pieces], reasoning_field="reasoning_details"
     ).reply.state
     assert state is not None
-    assert json.loads(state.data) == [
+    assert json.loads(state.data)["state"] == [
         {"index": 0, "type": "reasoning.text", "text": "ab", "signature": "s", "format": "f"},
         pieces[2],
         pieces[3],

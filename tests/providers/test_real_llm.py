@@ -19,11 +19,11 @@ from providers_parts import block, request, user
 
 from shoal.errors import ContextOverflow
 from shoal.providers import (
-    CompatibleProvider,
     ModelProfile,
     Request,
     RetryPolicy,
     TextDelta,
+    VendorProvider,
     compatible,
     exchange,
 )
@@ -76,7 +76,7 @@ def wait_until_up(url: str, process: subprocess.Popen[bytes]) -> None:
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[CompatibleProvider]:
+async def opened(url: str) -> AsyncIterator[VendorProvider]:
     profile = ModelProfile("smollm2", window_tokens=2048, max_output_tokens=1024)
     provider = compatible(url, capabilities="llama.cpp", profiles={"smollm2": profile})
     try:

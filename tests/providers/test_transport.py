@@ -160,7 +160,7 @@ async def test_the_reprs_show_state_and_no_secret():
 
 def test_the_repr_of_a_provider_shows_its_server_and_no_secret():
     provider = compatible("http://me:secret-password@there/v1", api_key="sk-very-secret-key", capabilities="vllm")
-    assert repr(provider) == "<CompatibleProvider vllm (vllm), <Transport to http://there/v1, closed>>"
+    assert repr(provider) == "<VendorProvider vllm, <ChatDialect vllm>, <Transport to http://there/v1, closed>>"
 
 
 async def test_closing_closes_the_client_once():

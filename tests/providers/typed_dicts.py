@@ -27,7 +27,8 @@ def faults(value: object, kind: Any, path: str = "body") -> list[str]:
     if kind is Any or kind is object:
         return []
     if origin in (Union, types.UnionType):
-        return _fewest([faults(value, arm, path) for arm in args if not _is_answer(arm)])
+        arms = [arm for arm in args if not _is_answer(arm)]
+        return _fewest([faults(value, arm, path) for arm in arms or args])
     if origin is Literal:
         return [] if value in args else [f"{path}: {value!r} is none of {args!r}"]
     if typing_extensions.is_typeddict(kind):

@@ -88,6 +88,14 @@ def test_results_that_fit_beside_their_turn_stay_whole():
     assert held.window.shares("conversation", [400, 480]) == (400, 480)
 
 
+def test_results_that_would_fit_alone_are_shared_where_their_turn_takes_the_room():
+    held = Held(Region("conversation", kind="sliding_window", max_tokens=1_000))
+    held.turn(100, calls=["a", "b"])
+    shares = held.window.shares("conversation", [400, 590])
+    assert shares[0] == 400
+    assert held.tokens("conversation") + sum(shares) == 1_000
+
+
 def test_results_of_a_turn_that_is_too_big_get_equal_shares_of_what_is_left():
     held = Held(Region("conversation", kind="sliding_window", max_tokens=1_000))
     held.turn(100, calls=["a", "b"])

@@ -127,6 +127,16 @@ def test_a_stages_own_layout_declares_any_key_anew():
     assert held.write("notes", 301).outcome == "refused"
 
 
+def test_a_hidden_region_stays_what_it_was_when_it_was_last_seen():
+    own = Region("notes", max_tokens=300)
+    stages = (stage("one"), stage("two", regions=[own]), stage("three", hide=("notes",)))
+    held = Held(Region("notes", max_tokens=100), stages=stages)
+    held.enter("two")
+    held.write("notes", 200)
+    held.enter("three")
+    assert (held.state("notes").limits.budget, held.tokens("notes")) == (300, 200)
+
+
 def test_the_first_stages_own_layout_holds_from_the_start():
     held = Held(Region("notes", max_tokens=100), stages=(stage(regions=[Region("notes", max_tokens=7)]),))
     assert held.state("notes").limits.budget == 7

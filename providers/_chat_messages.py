@@ -1,0 +1,148 @@
+"""What is said in a conversation, as messages of Chat Completions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import final
+
+from shoal.providers._blobs import in_base64, takes
+from shoal.providers._conversation import Element, Leaves, Spoken, bodies, listed
+from shoal.providers._legality import Turn, arguments, blank, call_id, tool_name
+from shoal.providers._servers import Capabilities
+from shoal.providers._states import Reader
+from shoal.providers._text import Text
+from shoal.providers._values import Blob, Message, ModelProfile, ToolCall
+from shoal.providers._wire import Wire
+
+API = "chat"
+END = b'"}'
+BLANK_LINE = b"\\n\\n"
+
+_PART = b'{"type":"text","text":"'
+_IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
+
+
+@final
+class ChatMessages:
+    """Says turns as messages.
+
+    Args:
+        capabilities: What the server takes.
+        profile: What is known of the model.
+        reader: Who can read the reasoning that is sent back.
+        parts: Texts of users and of the system travel as parts, which take markers, and not as plain strings.
+    """
+
+    def __init__(self, capabilities: Capabilities, profile: ModelProfile, reader: Reader, *, parts: bool) -> None:
+        self._capabilities = capabilities
+        self._profile = profile
+        self._reader = reader
+        self._parts = parts
+        self._marks_images = capabilities.marker == "prompt_cache_breakpoint"
+
+    def __repr__(self) -> str:
+        return f"<ChatMessages for {self._capabilities.server}>"
+
+    def say(self, turn: Turn) -> Iterator[Element]:
+        """Yield the elements of *turn*: its message, the result of each call, and what results cannot hold."""
+        message = turn.message
+        if message.role != "assistant":
+            yield self._spoken(message)
+            return
+        keys = [answer.key for answer in turn.answers]
+        yield self._assistant(message, keys)
+        shown: list[Blob] = []
+        for answer in turn.answers:
+            result = answer.result
+            texts = [*result.texts, *[blob.stand_in if blob.text is None else blob.text for blob in result.blobs]]
+            head = b'{"role":"tool","tool_call_id":%b,"content":"' % self._id(answer.key)
+            yield Element("tool", (head, *_lines(result, texts)), END, markable=False)
+            shown += [blob for blob in result.blobs if self._native(blob)]
+        if shown:  # results are text only, and nothing may stand between two of them
+            parts = [part for blob in shown for part in (_part((blob.stand_in.body,)), _blob(blob))]
+            yield listed("user", b'{"role":"user","content":[', parts, b"]}", markable=False)
+
+    def _spoken(self, message: Message) -> Element:
+        role = self._capabilities.system_role if message.role == "system" else "user"
+        native = [blob for blob in message.blobs if self._native(blob)]
+        others = [blob.stand_in if blob.text is None else blob.text for blob in message.blobs if blob not in native]
+        if self._parts or native:
+            texts = [] if blank(message.texts) else [bodies(message.texts)]
+            parts = [_part(text) for text in [*texts, *[(text.body,) for text in others]]]
+            parts += map(_blob, native)
+            head = b'{"role":"%b","content":[' % role.encode()
+            return listed(message.role, head, parts, b"]}", markable=self._marks_images or not native)
+        head = b'{"role":"%b","content":"' % role.encode()
+        return Element(message.role, (head, *_lines(message, [*message.texts, *others])), END, markable=False)
+
+    def _native(self, blob: Blob) -> bool:
+        if blob.text is not None or not takes(self._profile, blob.mime):
+            return False
+        return blob.mime in _IMAGES or (blob.mime == "application/pdf" and self._capabilities.files)
+
+    def _assistant(self, message: Message, keys: Sequence[str]) -> Element:
+        head = b'{"role":"assistant",%b"content":' % self._reasoning(message)
+        if not message.calls:
+            return Element("assistant", (head + b'"', *bodies(message.texts)), END, markable=False)
+        said: Leaves = (b'"', *bodies(message.texts), b'"') if any(message.texts) else (b"null",)
+        calls: list[bytes] = []
+        for call, key in zip(message.calls, keys, strict=True):
+            calls += [b"," if calls else b',"tool_calls":[', *self._call(call, key)]
+        return Element("assistant", (head, *said, *calls), b"]}", markable=False)
+
+    def _call(self, call: ToolCall, key: str) -> tuple[bytes, ...]:
+        name = Text.of(tool_name(call.name)).quoted
+        head = b'{"id":%b,"type":"function","function":{"name":%b,"arguments":"' % (self._id(key), name)
+        return head, arguments(call.arguments).body, b'"}}'
+
+    def _id(self, key: str) -> bytes:
+        capabilities = self._capabilities
+        made = call_id(key, length=capabilities.call_id_length, exact=capabilities.call_id_exact)
+        return Text.of(made).quoted
+
+    def _reasoning(self, message: Message) -> bytes:
+        """Return the reasoning of *message* as a field, where it is this model's own and the server wants it back."""
+        field = self._capabilities.reasoning_field
+        state = None if field is None else self._reader.read(message)
+        return b"" if field is None or state is None else b'"%b":%b,' % (field.encode(), state)
+
+
+def _lines(message: Message, texts: Sequence[Text]) -> Leaves:
+    """Return *texts* as the inside of one string: what was said, and each stored part on a line of its own."""
+    if not message.blobs:
+        return bodies(texts)
+    said = [text.body for text in texts[: len(message.texts)]]
+    stored = [text.body for text in texts[len(message.texts) :]]
+    if not any(said):
+        return (b"\\n".join(stored),)
+    return (*said, *[b"\\n" + body for body in stored])
+
+
+def _part(text: Leaves) -> Leaves:
+    return _PART, *text, END
+
+
+def _blob(blob: Blob) -> Leaves:
+    data = in_base64(blob)
+    mime = blob.mime.encode()
+    if blob.mime in _IMAGES:
+        return b'{"type":"image_url","image_url":{"url":"data:%b;base64,' % mime, data, b'"}}'
+    name = Text.of(blob.name or "document.pdf").quoted
+    return b'{"type":"file","file":{"filename":%b,"file_data":"data:%b;base64,' % (name, mime), data, b'"}}'
+
+
+def with_tail(said: Wire, last: Spoken, tail: Text) -> Wire | None:
+    """Return *said*, without its end, going on with *tail*; `None` where its last message is no plain text.
+
+    Args:
+        said: Everything up to the last part.
+        last: The last part.
+        tail: What stands behind its last message, a blank line below.
+    """
+    leaves = last.leaves
+    if leaves[-1] != END or last.closing not in ("user", "tool"):
+        return None
+    opening = next(leaf for leaf in reversed(leaves[:-1]) if leaf)
+    joint = b"" if isinstance(opening, bytes) and opening.endswith(b'"content":"') else BLANK_LINE
+    size = last.wire.size - len(END)
+    return Wire.of(said, Wire(leaves[:-1], size), joint, tail.body, END)

@@ -1,0 +1,347 @@
+"""A conversation as elements of a vendor's array, each encoded once.
+
+A vendor's array holds messages, items, or blocks in runs of one role. Each is an `Element` here: bytes with one end at
+which a cache marker can be put in. A segment keeps the elements that were made of it, so a request with a marker in
+another place still shares all its bytes with the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar, cast, final
+
+import msgspec
+
+from shoal.providers._legality import (
+    CLOSING,
+    OPENING,
+    Turn,
+    leaves_open,
+    legal,
+    needs_closing,
+    needs_opening,
+    needs_pause,
+    starts_answering,
+)
+from shoal.providers._text import Text
+from shoal.providers._values import Block, Message, Role, Segment, ToolSet
+from shoal.providers._wire import Deferred, Flat, Fragments, Wire
+
+Leaves: TypeAlias = tuple["bytes | Deferred", ...]
+Part: TypeAlias = Message | Segment | Block | ToolSet
+T = TypeVar("T")
+
+
+NOTHING = Wire((), 0)
+
+
+@final
+class Element(msgspec.Struct, frozen=True, gc=False):
+    """One element of the array, or of a run in it.
+
+    Args:
+        run: What it may share a run with: elements of the same run name stand in one message.
+        head: Its bytes up to its end.
+        end: The rest. A marker goes in front of the first `}` in it.
+        markable: A cache marker may stand here.
+        blobs: How many stored parts are sent as bytes in it.
+        side_px: The longest side of an image in it; 0 where that is unknown or there is none.
+    """
+
+    run: str
+    head: Leaves
+    end: bytes
+    markable: bool = True
+    blobs: int = 0
+    side_px: int = 0
+
+    @property
+    def size(self) -> int:
+        """How many bytes it is."""
+        return sum(map(len, self.head)) + len(self.end)
+
+
+@final
+class Cut(msgspec.Struct, frozen=True, gc=False):
+    """Where an element ends among the leaves of a `Spoken`.
+
+    Args:
+        leaf: Index of its end.
+        size: Bytes up to here, from the start of the leaves.
+        run: See `Element`.
+        markable: See `Element`.
+    """
+
+    leaf: int
+    size: int
+    run: str
+    markable: bool
+
+
+@final
+class Spoken(msgspec.Struct, frozen=True):
+    """Encoded messages that stand together.
+
+    Args:
+        wire: Their bytes, as they stand in the array: one level of leaves.
+        cuts: Where each element ends, n in order, 1 or more; none where nothing is said.
+        opening: The run of the first element; empty where nothing is said.
+        first: Role of the first message; `None` where there is none.
+        last: Role of the last one, `tool` for a result; `None` where there is none.
+        open: A call of the last assistant turn has no result yet.
+        thinks: The last assistant turn brings back what its model thought; `None` where there is no such turn.
+        blobs: How many stored parts are sent as bytes.
+        side_px: The longest side of an image among them.
+    """
+
+    wire: Wire = NOTHING
+    cuts: tuple[Cut, ...] = ()
+    opening: str = ""
+    first: Role | None = None
+    last: Role | None = None
+    open: bool = False
+    thinks: bool | None = None
+    blobs: int = 0
+    side_px: int = 0
+
+    @property
+    def leaves(self) -> Leaves:
+        """Their bytes, one leaf behind the other."""
+        return cast("Leaves", self.wire.fragments)
+
+    @property
+    def closing(self) -> str:
+        """The run of the last element."""
+        return self.cuts[-1].run
+
+
+SILENCE = Spoken()
+
+Say: TypeAlias = Callable[[Turn], Iterable[Element]]
+Between: TypeAlias = Callable[[str, str], bytes]
+
+
+def kept(part: Part, encoder: object) -> Any:
+    """Return what *encoder* made of *part* before; `None` where it made nothing, or another one did since."""
+    made = part._wire  # pyright: ignore[reportPrivateUsage] # the slot is there for encoders
+    return made[1] if made is not None and made[0] is encoder else None
+
+
+def keep(part: Part, encoder: object, made: T) -> T:
+    """Have *part* keep what *encoder* made of it, and return that."""
+    msgspec.structs.force_setattr(part, "_wire", (encoder, made))
+    return made
+
+
+@final
+class _Said(msgspec.Struct, frozen=True):
+    """What was made of a turn, kept by its message while the results stay the same."""
+
+    results: tuple[Message, ...]
+    elements: tuple[Element, ...]
+
+
+@final
+class Conversation:
+    """Turns segments into elements for one encoder.
+
+    Args:
+        encoder: Whose elements they are; the key under which parts keep them.
+        say: Returns the elements of a turn, 0 or more.
+        between: Returns the bytes between two elements, by their runs.
+        thinks: Says whether a message brings back what its model thought.
+        system: A system message may stand in front of an assistant's and at the end only.
+    """
+
+    def __init__(
+        self,
+        encoder: object,
+        *,
+        say: Say,
+        between: Between,
+        thinks: Callable[[Message], bool] | None = None,
+        system_leads: bool = False,
+    ) -> None:
+        self._encoder = encoder
+        self._say = say
+        self._between = between
+        self._thinks = thinks
+        self._system_leads = system_leads
+        self._opening = self.speak((Message("user", (OPENING,)),))
+        self._closing = self.speak((Message("user", (CLOSING,)),))
+
+    def whole(self, segments: Sequence[Segment], *, tailed: bool) -> list[Spoken]:
+        """Return the encoded *segments* with what has to stand in front, between and behind them.
+
+        Args:
+            segments: The segments, in order.
+            tailed: A tail follows, which closes as well as a closing message does.
+        """
+        spoken: list[Spoken] = []
+        for part in self.spoken(segments):
+            if not spoken and needs_opening(part.first):
+                spoken.append(self._opening)
+            elif spoken and needs_pause(spoken[-1].last, part.first):
+                spoken.append(self._closing)
+            spoken.append(part)
+        if not tailed and needs_closing(spoken[-1].last if spoken else None):
+            spoken.append(self._closing if spoken else self._opening)
+        return spoken
+
+    def spoken(self, segments: Sequence[Segment]) -> list[Spoken]:
+        """Return the encoded *segments*; those that only hold together with the next one become one with it."""
+        spoken: list[Spoken] = []
+        held: tuple[Message, ...] = ()
+        for index, segment in enumerate(segments):
+            part = self.speak(held + segment.messages) if held else self.segment(segment)
+            ahead = segments[index + 1].messages if index + 1 < len(segments) else ()
+            answered = part.open and starts_answering(ahead)
+            spoken_over = self._system_leads and part.last == "system" and ahead and ahead[0].role != "assistant"
+            if answered or spoken_over:
+                held += segment.messages
+                continue
+            held = ()
+            if part.cuts:
+                spoken.append(part)
+        return spoken
+
+    def segment(self, segment: Segment) -> Spoken:
+        """Return the messages of *segment*, encoded once."""
+        made: Spoken | None = kept(segment, self._encoder)
+        if made is not None:
+            return made
+        spoken = self.speak(segment.messages)
+        if segment.closed:
+            for message in segment.messages:
+                # The segment has their bytes now, and nothing will ask for them one by one.
+                msgspec.structs.force_setattr(message, "_wire", None)
+        return keep(segment, self._encoder, spoken)
+
+    def speak(self, messages: Sequence[Message]) -> Spoken:
+        """Return *messages*, encoded."""
+        turns = legal(messages)
+        if not turns:
+            return SILENCE
+        elements: list[Element] = []
+        thinks: bool | None = None
+        before: Role | None = None
+        for index, turn in enumerate(turns):
+            message = turn.message
+            if needs_pause(before, message.role):
+                elements += self.turn(Turn(Message("user", (CLOSING,))))
+            elements += self.turn(self._placed(turn, before, turns[index + 1 : index + 2]))
+            before = "tool" if turn.answers else message.role
+            if message.role == "assistant":
+                thinks = self._thinks is not None and self._thinks(message)
+        if not elements:
+            return SILENCE
+        wire, cuts = self._joined(elements)
+        return Spoken(
+            wire,
+            cuts,
+            elements[0].run,
+            turns[0].message.role,
+            before,
+            leaves_open(messages),
+            thinks,
+            sum([element.blobs for element in elements]),
+            max([element.side_px for element in elements]),
+        )
+
+    def _placed(self, turn: Turn, before: Role | None, ahead: Sequence[Turn]) -> Turn:
+        """Return *turn*, as a user's where the vendor takes no system message in its place."""
+        if not self._system_leads or turn.message.role != "system":
+            return turn
+        follows = before in ("user", "tool", "system") and not (ahead and ahead[0].message.role == "user")
+        return turn if follows else Turn(Message("user", turn.message.texts))
+
+    def turn(self, turn: Turn) -> Sequence[Element]:
+        """Return the elements of *turn*, encoded once while its results are the same."""
+        message = turn.message
+        results = tuple([answer.result for answer in turn.answers])
+        said: _Said | None = kept(message, self._encoder)
+        if said is not None and [*map(id, said.results)] == [*map(id, results)]:
+            return said.elements
+        return keep(message, self._encoder, _Said(results, tuple(self._say(turn)))).elements
+
+    def _joined(self, elements: Sequence[Element]) -> tuple[Wire, tuple[Cut, ...]]:
+        leaves: list[bytes | Deferred] = []
+        cuts: list[Cut] = []
+        size = 0
+        run = ""
+        for element in elements:
+            if run:
+                glue = self._between(run, element.run)
+                leaves.append(glue)
+                size += len(glue)
+            leaves += element.head
+            size += element.size
+            run = element.run
+            cuts.append(Cut(len(leaves), size, run, element.markable))
+            leaves.append(element.end)
+        return Wire(_fragments(tuple(leaves)), size), tuple(cuts)
+
+    # --- joining
+
+    def array(self, spoken: Sequence[Spoken], markers: Mapping[tuple[int, int], bytes]) -> Wire:
+        """Return *spoken* as they stand in the array, with *markers* put in.
+
+        Args:
+            spoken: What is said, n parts, in order.
+            markers: The bytes of each marker by index of its part and of its element in that.
+        """
+        marked: dict[int, list[tuple[int, bytes]]] = {}
+        for (at, element), marker in sorted(markers.items()):
+            marked.setdefault(at, []).append((element, marker))
+        parts: list[bytes | Wire] = []
+        for index, part in enumerate(spoken):
+            if index:
+                parts.append(self._between(spoken[index - 1].closing, part.opening))
+            parts.append(_marked(part, marked[index]) if index in marked else part.wire)
+        return Wire.of(*parts)
+
+
+def _marked(part: Spoken, markers: Iterable[tuple[int, bytes]]) -> Wire:
+    """Return *part* with *markers*, by index of the element, sorted."""
+    leaves = part.leaves
+    fragments: list[bytes | Deferred | Fragments] = []
+    size, done = part.wire.size, 0
+    for element, marker in markers:
+        at = part.cuts[element].leaf
+        end = leaves[at]
+        assert isinstance(end, bytes)  # only what stands inside an element may be fetched later
+        inside = end.index(b"}")
+        fragments += [_fragments(leaves[done:at]), end[:inside], marker, end[inside:]]
+        size += len(marker)
+        done = at + 1
+    fragments.append(_fragments(leaves[done:]))
+    return Wire(tuple(fragments), size)
+
+
+def _fragments(leaves: Leaves) -> Fragments:
+    flat = [leaf for leaf in leaves if isinstance(leaf, bytes)]
+    return Flat(flat) if len(flat) == len(leaves) else leaves
+
+
+def bodies(texts: Iterable[Text]) -> Leaves:
+    """Return the bytes of *texts*, as they stand inside a JSON string."""
+    return tuple([text.body for text in texts])
+
+
+def listed(run: str, opening: bytes, parts: Sequence[Leaves], closing: bytes, *, markable: bool = True) -> Element:
+    """Return an element that holds *parts*, 1 or more; a marker goes into the last of them.
+
+    Args:
+        run: See `Element`.
+        opening: Its bytes in front of the parts.
+        parts: Objects, each with its closing brace in its last leaf.
+        closing: Its bytes behind the parts.
+        markable: See `Element`.
+    """
+    leaves: list[bytes | Deferred] = [opening]
+    for index, part in enumerate(parts):
+        leaves += [b",", *part] if index else part
+    last = leaves.pop()
+    assert isinstance(last, bytes)  # a closing brace
+    blobs = sum([isinstance(leaf, Deferred) for leaf in leaves])
+    return Element(run, tuple(leaves), last + closing, markable, blobs)

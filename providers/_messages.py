@@ -1,0 +1,265 @@
+"""Requests as Anthropic Messages bodies.
+
+Elements are content blocks; those of one role in a row share a message, over the bounds of segments too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias, final
+
+import msgspec
+
+from shoal.errors import ProviderRefused
+from shoal.providers._breakpoints import (
+    ANTHROPIC,
+    BYTES_PER_TOKEN,
+    Marker,
+    MarkerRules,
+    Moves,
+    Outline,
+    Spot,
+    outline,
+    plan_breakpoints,
+    system_spots,
+)
+from shoal.providers._conversation import NOTHING, Conversation, Spoken, bodies, keep, kept
+from shoal.providers._legality import (
+    blank,
+    object_schema,
+    tail_of,
+    tool_names,
+)
+from shoal.providers._messages_blocks import TEXT_OPEN, ContentBlocks
+from shoal.providers._messages_settings import Settings, settings_of
+from shoal.providers._sent import Sent, chained
+from shoal.providers._states import Reader
+from shoal.providers._text import Text
+from shoal.providers._values import Block, ModelProfile, Request, ToolSet
+from shoal.providers._wire import Wire
+
+API = "messages"
+MAX_BODY_BYTES = 32 * 1024 * 1024
+MAX_BLOBS = 600
+MAX_BLOBS_SMALL = 100
+SMALL_WINDOW = 200_000
+MAX_IMAGE_BASE64 = 10 * 1024 * 1024
+MAX_SIDE_PX = 8000
+MANY_IMAGES = 20
+MAX_SIDE_MANY_PX = 2000
+
+_ID_LENGTH = 64
+_IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
+_TURN_BETA = "mid-conversation-system-clear-at-2026-08-21"
+_NO_ERROR_TEXT = Text.of("[error] the tool failed and said nothing")
+_json = msgspec.json.Encoder(order="sorted").encode
+_layout = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+Piece: TypeAlias = tuple[str, int]
+
+
+@final
+class Tools(msgspec.Struct, frozen=True):
+    """An encoded tool set.
+
+    Args:
+        wire: The definitions with commas between them, without the end of the last one.
+        names: Our name of each tool, by the name that was sent.
+    """
+
+    wire: Wire
+    names: dict[str, str]
+
+
+@final
+class MessagesEncoder:
+    """Encodes requests for one model; the key under which parts keep what it made.
+
+    Args:
+        provider: Name of the provider, for errors and for what is read back.
+        profile: What is known of the model.
+        rules: What its cache makes of markers.
+        version: The API version.
+    """
+
+    def __init__(
+        self, provider: str, profile: ModelProfile, *, rules: MarkerRules = ANTHROPIC, version: str = "2023-06-01"
+    ) -> None:
+        self.profile = profile
+        self.rules = rules
+        self._version = version
+        self._provider = provider
+        self._reader = Reader(provider, profile.model, API)
+        self._moves = Moves()
+        self._conversation = Conversation(
+            self,
+            say=ContentBlocks(profile, self._reader).say,
+            between=_between,
+            thinks=lambda message: self._reader.read(message) is not None,
+            system_leads=profile.mid_system,
+        )
+
+    def __repr__(self) -> str:
+        return f"<MessagesEncoder for {self.profile.model}>"
+
+    # --- whole requests
+
+    def encode(self, request: Request, *, counting: bool = False) -> Sent:
+        """Return the body of *request*.
+
+        Args:
+            request: The request.
+            counting: The body is to be counted: without markers and what only generating needs.
+
+        Raises:
+            ProviderRefused: It could only be refused.
+        """
+        tools = self.tools(request.tools)
+        spoken = self._conversation.whole(request.messages, tailed=tail_of(request) is not None)
+        blocks = [block for block in request.system if not blank(block.texts)]
+        self._check_blobs(request, spoken)
+        settings = settings_of(
+            request,
+            self.profile,
+            names=tools.names,
+            thinks=next((part.thinks for part in reversed(spoken) if part.thinks is not None), None),
+            version=self._version,
+            provider=self._provider,
+            counting=counting,
+        )
+        plan = self._outline(request, tools, blocks, spoken)
+        markers = () if counting else plan_breakpoints(plan.spots, self.profile, self.rules)
+        body = Wire.of(
+            _head(settings),
+            self._tools(tools, plan, markers),
+            self._system(blocks, plan, markers),
+            b'"messages":[',
+            self._messages(request, spoken, plan, markers),
+            b"]}",
+        )
+        if body.size > MAX_BODY_BYTES:
+            raise ProviderRefused(
+                f"{self._provider}: the request is {body.size!r} bytes long, and {MAX_BODY_BYTES!r} are taken; "
+                "send fewer or smaller parts",
+                provider=self._provider,
+                model=request.model,
+            )
+        turn_scoped = self.profile.turn_system and tail_of(request) is not None
+        return Sent(
+            body,
+            tools.names,
+            chained(request, plan, [marker.index for marker in markers], blocks),
+            {"anthropic-beta": _TURN_BETA} if turn_scoped else {},
+        )
+
+    def _outline(self, request: Request, tools: Tools, blocks: Sequence[Block], spoken: Sequence[Spoken]) -> Outline:
+        front = None
+        if tools.names:
+            front = Spot("tools", tools.wire.size // BYTES_PER_TOKEN, len(tools.names), "stable")
+        system = system_spots(blocks, [self.block(block).size for block in blocks], self._moves.see(request, blocks))
+        return outline(front, system, spoken, assistant="assistant", tail_bytes=len(tail_of(request) or b""))
+
+    def _check_blobs(self, request: Request, spoken: Sequence[Spoken]) -> None:
+        blobs = sum([part.blobs for part in spoken])
+        most = MAX_BLOBS_SMALL if self.profile.window_tokens <= SMALL_WINDOW else MAX_BLOBS
+        if blobs > most:
+            raise ProviderRefused(
+                f"{self._provider}: the request holds {blobs!r} stored parts, and {most!r} are taken; "
+                "give the regions that hold them a smaller `max_stored`",
+                provider=self._provider,
+                model=request.model,
+            )
+        side_px = max([part.side_px for part in spoken], default=0)
+        if blobs > MANY_IMAGES and side_px > MAX_SIDE_MANY_PX:
+            raise ProviderRefused(
+                f"{self._provider}: with more than {MANY_IMAGES} images none may have a side of {side_px!r} pixels; "
+                f"scale them to {MAX_SIDE_MANY_PX}, or send fewer",
+                provider=self._provider,
+                model=request.model,
+            )
+
+    # --- tools and system section
+
+    def tools(self, tools: ToolSet) -> Tools:
+        """Return *tools*, encoded once."""
+        made: Tools | None = kept(tools, self)
+        if made is not None:
+            return made
+        by_name = tool_names(tools.specs)
+        wires = [
+            b'{"name":%b,%b"input_schema":%b'
+            % (
+                Text.of(name).quoted,
+                b'"description":%b,' % Text.of(spec.description).quoted if spec.description.strip() else b"",
+                object_schema(spec.schema),
+            )
+            for name, spec in by_name.items()
+        ]
+        text = b"},".join(wires)
+        return keep(tools, self, Tools(Wire((text,), len(text)), {name: spec.name for name, spec in by_name.items()}))
+
+    def block(self, block: Block) -> Wire:
+        """Return *block* as a text block without its end, encoded once."""
+        made: Wire | None = kept(block, self)
+        if made is not None:
+            return made
+        leaves = (b'{"type":"text","text":"', *bodies(block.texts), b'"')
+        return keep(block, self, Wire(leaves, sum(map(len, leaves))))
+
+    def _tools(self, tools: Tools, plan: Outline, markers: Sequence[Marker]) -> Wire:
+        if not tools.names:
+            return NOTHING
+        marked = [marker for marker in markers if plan.spots[marker.index].section == "tools"]
+        return Wire.of(b'"tools":[', tools.wire, _cache_control(marked[0]) if marked else b"", b"}],")
+
+    def _system(self, blocks: Sequence[Block], plan: Outline, markers: Sequence[Marker]) -> Wire:
+        if not blocks:
+            return NOTHING
+        first = plan.blocks - len(blocks)
+        marked = {marker.index - first: _cache_control(marker) for marker in markers if marker.index < plan.blocks}
+        parts: list[bytes | Wire] = [b'"system":[']
+        for index, block in enumerate(blocks):
+            parts += [self.block(block), marked.get(index, b""), b"}," if index < len(blocks) - 1 else b"}],"]
+        return Wire.of(*parts)
+
+    # --- messages
+
+    def _messages(self, request: Request, spoken: Sequence[Spoken], plan: Outline, markers: Sequence[Marker]) -> Wire:
+        placed = {
+            plan.elements[marker.index - plan.blocks]: _cache_control(marker)
+            for marker in markers
+            if marker.index >= plan.blocks
+        }
+        last = spoken[-1].closing if spoken else ""
+        said = self._conversation.array(spoken, placed)
+        opening = _opening(spoken[0].opening) if spoken else b""
+        tail = tail_of(request)
+        if tail is None:
+            return Wire.of(opening, said, b"]}")
+        text = Wire.of(TEXT_OPEN, Wire.of(tail.body), b'"}')
+        if self.profile.turn_system and last == "user":
+            scoped = b']},{"role":"system","clear_at":"next_user_message","content":['
+            return Wire.of(opening, said, scoped, text, b"]}")
+        # Behind a system message only another one may stand.
+        run = "system" if last == "system" else "user"
+        return Wire.of(opening, said, _between(last, run) if spoken else _opening(run), text, b"]}")
+
+
+# --- framing
+
+
+def _opening(run: str) -> bytes:
+    return b'{"role":"%b","content":[' % run.encode()
+
+
+def _between(before: str, after: str) -> bytes:
+    return b"," if before == after else b"]}," + _opening(after)
+
+
+def _cache_control(marker: Marker) -> bytes:
+    ttl = b',"ttl":"1h"' if marker.long else b""
+    return b',"cache_control":{"type":"ephemeral"%b}' % ttl
+
+
+def _head(settings: Settings) -> bytes:
+    return _json(settings)[:-1] + b","

@@ -1,0 +1,118 @@
+"""What is said in a conversation, as content blocks of the Anthropic Messages API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, final
+
+from shoal.providers._blobs import in_base64, takes
+from shoal.providers._conversation import Element, Leaves, bodies
+from shoal.providers._legality import Turn, blank, object_source, tool_name, wire_ids
+from shoal.providers._states import Opaque, Reader, Said, pieces
+from shoal.providers._text import Text
+from shoal.providers._values import Blob, Message, ModelProfile, ToolCall
+
+MAX_IMAGE_BASE64 = 10 * 1024 * 1024
+MAX_SIDE_PX = 8000
+
+_ID_LENGTH = 64
+_IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
+_NO_ERROR_TEXT = Text.of("[error] the tool failed and said nothing")
+
+TEXT_OPEN = b'{"type":"text","text":"'
+
+
+@final
+class ContentBlocks:
+    """Says turns as content blocks.
+
+    Args:
+        profile: What is known of the model.
+        reader: Who can read what its vendor wants back.
+    """
+
+    def __init__(self, profile: ModelProfile, reader: Reader) -> None:
+        self._profile = profile
+        self._reader = reader
+
+    def __repr__(self) -> str:
+        return f"<ContentBlocks for {self._profile.model}>"
+
+    def say(self, turn: Turn) -> Iterator[Element]:
+        """Yield the elements of *turn*: its message, then the result of each of its calls."""
+        message = turn.message
+        if message.role != "assistant":
+            run = "system" if message.role == "system" and self._profile.mid_system else "user"
+            yield from self._spoken(message, run)
+            return
+        state = self._reader.read(message)
+        ids = wire_ids(turn.answers, length=_ID_LENGTH, own=state is not None)
+        yield from _assistant(message, ids, state)
+        for answer, id_ in zip(turn.answers, ids, strict=True):
+            yield self._result(answer.result, id_)
+
+    def _spoken(self, message: Message, run: str) -> Iterator[Element]:
+        if not blank(message.texts):
+            yield _text(message.texts, run)
+        for blob in message.blobs:
+            head, end, sent = self._blob(blob)
+            yield Element(run, head, end, blobs=sent, side_px=(blob.side_px or 0) * sent)
+
+    def _result(self, message: Message, id_: str) -> Element:
+        head: list[Any] = [b'{"type":"tool_result","tool_use_id":%b' % Text.of(id_).quoted]
+        said: list[Leaves] = [] if blank(message.texts) else [(TEXT_OPEN, *bodies(message.texts), b'"}')]
+        blobs = side_px = 0
+        for blob in message.blobs:
+            inner, end, sent = self._blob(blob)
+            said.append((*inner, end))
+            blobs, side_px = blobs + sent, max(side_px, (blob.side_px or 0) * sent)
+        if not said and message.is_error:
+            said.append((TEXT_OPEN, _NO_ERROR_TEXT.body, b'"}'))
+        for index, leaves in enumerate(said):
+            head += [b',"content":[' if index == 0 else b",", *leaves]
+        if said:
+            head.append(b"]")
+        if message.is_error:
+            head.append(b',"is_error":true')
+        return Element("user", tuple(head), b"}", blobs=blobs, side_px=side_px)
+
+    def _blob(self, blob: Blob) -> tuple[Leaves, bytes, int]:
+        """Return *blob* as a content block and 1 if its bytes are sent: 0 for its text, or for its stand-in."""
+        if blob.text is not None and not blank((blob.text,)):
+            return (TEXT_OPEN, blob.text.body), b'"}', 0
+        data = in_base64(blob)
+        too_big = data.size > MAX_IMAGE_BASE64 or (blob.side_px or 0) > MAX_SIDE_PX
+        if blob.mime in _IMAGES and takes(self._profile, blob.mime) and not too_big:
+            kind = b"image"
+        elif blob.mime == "application/pdf" and takes(self._profile, blob.mime):
+            kind = b"document"
+        else:
+            return (TEXT_OPEN, blob.stand_in.body), b'"}', 0
+        head = b'{"type":"%b","source":{"type":"base64","media_type":"%b","data":"' % (kind, blob.mime.encode())
+        return (head, data, b'"}'), b"}", 1
+
+
+def _text(texts: Sequence[Text], run: str) -> Element:
+    return Element(run, (TEXT_OPEN, *bodies(texts)), b'"}')
+
+
+def _assistant(message: Message, ids: Sequence[str], state: bytes | None) -> Iterator[Element]:
+    """Yield the content of an assistant turn, with what its vendor wants back in its places."""
+    calls = [_call(call, id_) for call, id_ in zip(message.calls, ids, strict=True)]
+    body = b"" if blank(message.texts) else b"".join([text.body for text in message.texts])
+    for part in pieces(state or b"[]", body, len(calls)):
+        match part:
+            case Opaque():
+                yield Element("assistant", (part.raw[:-1],), b"}", markable=False)
+            case Said():
+                yield Element("assistant", (TEXT_OPEN, body[part.start : part.end]), b'"}')
+            case _:
+                yield calls[part.index]
+
+
+def _call(call: ToolCall, id_: str) -> Element:
+    head = b'{"type":"tool_use","id":%b,"name":%b,"input":' % (
+        Text.of(id_).quoted,
+        Text.of(tool_name(call.name)).quoted,
+    )
+    return Element("assistant", (head, object_source(call.arguments)), b"}")

@@ -1,0 +1,180 @@
+"""How many requests and tokens a minute a vendor takes, learned from what its answers say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import final
+
+import anyio
+
+from shoal.errors import ConfigInvalid
+
+MINUTE_S = 60.0
+
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
+
+
+@final
+class Budget:
+    """What may be spent a minute; refills evenly, and holds one minute's worth at most.
+
+    Args:
+        per_minute: The limit; `None` while none is known.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, per_minute: float | None, *, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._per_minute = per_minute
+        self._left = per_minute or 0.0
+        self._at = -1.0  # the clock is not read before a loop runs
+        self._closed_until = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Budget of {self._per_minute} a minute, {self._left:.0f} left>"
+
+    @property
+    def per_minute(self) -> float | None:
+        """The limit; `None` while none is known."""
+        return self._per_minute
+
+    def wait_s(self, amount: float) -> float:
+        """Return in how many seconds *amount* may be spent; 0 for now. More than the limit waits for all of it."""
+        now = self._refill()
+        if self._per_minute is None:
+            return max(self._closed_until - now, 0.0)
+        missing = min(amount, self._per_minute) - self._left
+        return max(missing * MINUTE_S / self._per_minute, self._closed_until - now, 0.0)
+
+    def spend(self, amount: float) -> None:
+        """Take *amount*, which may leave less than nothing; a negative one gives back."""
+        self._refill()
+        self._left -= amount
+
+    def learn(self, limit: float | None, left: float | None, reset_s: float | None) -> None:
+        """Take what a vendor said: its limit, what is left of it, and in how many seconds that is whole again."""
+        now = self._refill()
+        if limit is not None and limit > 0:
+            if self._per_minute is None:
+                self._left = limit
+            self._per_minute = limit
+            self._left = min(self._left, limit)
+        if left is not None and self._per_minute is not None:
+            # Others may spend from the same account: the vendor's word wins where it is less.
+            self._left = min(self._left, left)
+            if left <= 0 and reset_s is not None:
+                self._closed_until = max(self._closed_until, now + min(reset_s, MINUTE_S))
+
+    def close_for(self, seconds: float) -> None:
+        """Let nothing through for *seconds*: the vendor asked for that."""
+        self._closed_until = max(self._closed_until, self._clock() + seconds)
+
+    def _refill(self) -> float:
+        now = self._clock()
+        if self._per_minute is not None and self._at >= 0:
+            self._left = min(self._per_minute, self._left + (now - self._at) * self._per_minute / MINUTE_S)
+        self._at = now
+        return now
+
+
+@final
+class RateLimit:
+    """Paces requests to one model, by requests and by tokens a minute; both adapt to what the vendor's answers say.
+
+    It keeps no order among those who wait: put it behind a pool's slot, which does.
+
+    Args:
+        requests_per_minute: The limit until the vendor names one; `None` for none.
+        tokens_per_minute: The same, of input that no cache holds and of output.
+        clock: Monotonic seconds.
+        wall_clock: Seconds since 1970, for dates in headers.
+
+    Raises:
+        ConfigInvalid: A limit lets nothing through.
+    """
+
+    def __init__(
+        self,
+        *,
+        requests_per_minute: float | None = None,
+        tokens_per_minute: float | None = None,
+        clock: Callable[[], float] = anyio.current_time,
+        wall_clock: Callable[[], float] = lambda: datetime.now().timestamp(),  # noqa: DTZ005 - seconds have no zone
+    ) -> None:
+        if any(limit is not None and limit <= 0 for limit in (requests_per_minute, tokens_per_minute)):
+            raise ConfigInvalid(
+                f"{requests_per_minute!r} requests or {tokens_per_minute!r} tokens a minute let nothing through; "
+                "set more than 0, or `None` for no limit"
+            )
+        self._requests = Budget(requests_per_minute, clock=clock)
+        self._tokens = Budget(tokens_per_minute, clock=clock)
+        self._wall_clock = wall_clock
+
+    def __repr__(self) -> str:
+        return f"<RateLimit {self._requests!r} requests, {self._tokens!r} tokens>"
+
+    @property
+    def requests_per_minute(self) -> float | None:
+        """The limit that holds now; `None` while none is known."""
+        return self._requests.per_minute
+
+    @property
+    def tokens_per_minute(self) -> float | None:
+        """The limit that holds now; `None` while none is known."""
+        return self._tokens.per_minute
+
+    async def admit(self, tokens: int) -> None:
+        """Wait until a request of *tokens* (estimated, 0 or more) may go out, and count it."""
+        while (wait_s := self._wait_s(tokens)) > 0:  # noqa: ASYNC110 - it is time that has to pass
+            await anyio.sleep(wait_s)
+        self._requests.spend(1)
+        self._tokens.spend(tokens)
+
+    def _wait_s(self, tokens: int) -> float:
+        return max(self._requests.wait_s(1), self._tokens.wait_s(tokens))
+
+    def settle(self, estimated: int, counted: int) -> None:
+        """Correct what `admit` counted for a request, once it is known what the vendor counted."""
+        self._tokens.spend(counted - estimated)
+
+    def hold(self, seconds: float) -> None:
+        """Let nothing through for *seconds*, which the vendor asked for."""
+        self._requests.close_for(seconds)
+
+    def observe(self, headers: Mapping[str, str]) -> None:
+        """Take what an answer's *headers*, by lower-case name, say of limits."""
+        for budget, names in ((self._requests, ("requests",)), (self._tokens, ("input-tokens", "tokens"))):
+            for name in names:
+                limit, left, reset_s = self._said(headers, name)
+                if limit is not None or left is not None:
+                    budget.learn(limit, left, reset_s)
+                    break
+
+    def _said(self, headers: Mapping[str, str], name: str) -> tuple[float | None, float | None, float | None]:
+        anthropic = f"anthropic-ratelimit-{name}"
+        limit = _number(headers.get(f"{anthropic}-limit") or headers.get(f"x-ratelimit-limit-{name}"))
+        left = _number(headers.get(f"{anthropic}-remaining") or headers.get(f"x-ratelimit-remaining-{name}"))
+        date = headers.get(f"{anthropic}-reset")
+        reset_s = self._until(date) if date else duration_s(headers.get(f"x-ratelimit-reset-{name}", ""))
+        return limit, left, reset_s
+
+    def _until(self, date: str) -> float | None:
+        try:
+            return max(datetime.fromisoformat(date).timestamp() - self._wall_clock(), 0.0)
+        except ValueError:
+            return None
+
+
+def _number(value: str | None) -> float | None:
+    return float(value) if value is not None and value.strip().isdigit() else None
+
+
+def duration_s(text: str) -> float | None:
+    """Return the seconds that *text*, such as `6m0s` or `34s`, stands for; `None` where it stands for none."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None or not any(found.groups()):
+        return None
+    hours, minutes, seconds, millis = [float(part or 0) for part in found.groups()]
+    return hours * 3600 + minutes * 60 + seconds + millis / 1000

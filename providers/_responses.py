@@ -1,0 +1,247 @@
+"""Requests as OpenAI Responses bodies, stateless: nothing is stored, and reasoning travels encrypted.
+
+A body is a list of items. System blocks are developer messages, one each, since only parts of messages take markers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, final
+
+import msgspec
+
+from shoal.errors import ProviderRefused
+from shoal.providers._breakpoints import (
+    BYTES_PER_TOKEN,
+    OPENAI,
+    Marker,
+    Moves,
+    Outline,
+    Spot,
+    outline,
+    plan_breakpoints,
+    system_spots,
+)
+from shoal.providers._conversation import NOTHING, Conversation, Spoken, bodies, keep, kept
+from shoal.providers._json import as_list, as_object, as_text
+from shoal.providers._legality import OPENING, blank, object_schema, tail_of, tool_name, tool_names
+from shoal.providers._responses_items import API, TEXT_OPEN, Items
+from shoal.providers._schemas import is_strict
+from shoal.providers._sent import Sent, chained
+from shoal.providers._states import Reader
+from shoal.providers._text import Text
+from shoal.providers._values import Block, ModelProfile, Request, ToolSet
+from shoal.providers._wire import Wire
+
+MIN_REPLY = 16
+MAX_IMPLICIT = 3
+
+_MADE_FROM_REQUEST = frozenset(
+    {"background", "input", "instructions", "max_output_tokens", "model", "store", "stream", "tools"}
+) | {"conversation", "previous_response_id", "prompt", "prompt_cache_key", "prompt_cache_options"}
+_SAMPLING = frozenset({"temperature", "top_logprobs", "top_p"})
+_ONLY_WITH_TOOLS = frozenset({"max_tool_calls", "parallel_tool_calls", "tool_choice"})
+_MARKER = b',"prompt_cache_breakpoint":{"mode":"explicit"}'
+_ENCRYPTED = "reasoning.encrypted_content"
+_json = msgspec.json.Encoder(order="sorted").encode
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ResponsesServer:
+    """What one server of this API takes, where servers differ.
+
+    Args:
+        server: What it is called.
+        instructions: The first system block is sent as `instructions`, which this server demands.
+        limits: It takes `max_output_tokens`, sampling parameters and metadata.
+        markers: It takes cache markers.
+        marks_results: A marker in a result has an effect.
+        cache_key: It takes a `prompt_cache_key`: of the shared prefix, or of the run; `None` for none.
+        hides_limit: A reply that reached its limit is called complete.
+    """
+
+    server: str
+    instructions: bool = False
+    limits: bool = True
+    markers: bool = True
+    marks_results: bool = False
+    cache_key: Literal["prefix", "run"] | None = "prefix"
+    hides_limit: bool = False
+
+
+OPENAI_SERVER = ResponsesServer("openai")
+
+
+@final
+class Tools(msgspec.Struct, frozen=True):
+    """An encoded tool set: the definitions with commas between them, and our name of each by the one that was sent."""
+
+    wire: Wire
+    names: dict[str, str]
+
+
+@final
+class ResponsesEncoder:
+    """Encodes requests for one model; the key under which parts keep what it made.
+
+    Args:
+        provider: Name of the provider, for errors and for what is read back.
+        profile: What is known of the model.
+        server: What the server takes.
+    """
+
+    def __init__(self, provider: str, profile: ModelProfile, server: ResponsesServer = OPENAI_SERVER) -> None:
+        self.profile = profile
+        self.server = server
+        self._provider = provider
+        self._moves = Moves()
+        items = Items(profile, Reader(provider, profile.model, API), marks_results=server.marks_results)
+        self._conversation = Conversation(self, say=items.say, between=_between)
+
+    def __repr__(self) -> str:
+        return f"<ResponsesEncoder for {self.profile.model}>"
+
+    def encode(self, request: Request, *, cache_key: str | None = None) -> Sent:
+        """Return the body of *request*.
+
+        Args:
+            request: The request.
+            cache_key: What requests with this prefix have in common; `None` for nothing.
+
+        Raises:
+            ProviderRefused: It could only be refused.
+        """
+        tools = self.tools(request.tools)
+        spoken = self._conversation.whole(request.messages, tailed=tail_of(request) is not None)
+        blocks = [block for block in request.system if not blank(block.texts)]
+        plan, markers = self._plan(request, tools, blocks, spoken)
+        settings = self._settings(request, tools.names)
+        if cache_key is not None:
+            settings["prompt_cache_key"] = cache_key
+        if markers and tail_of(request) is not None:
+            # Otherwise the vendor itself would write at the end, behind the tail, which no later request begins with.
+            settings["prompt_cache_options"] = {"mode": "explicit"}
+        body = Wire.of(
+            _json(settings)[:-1] + b",",
+            Wire.of(b'"tools":[', tools.wire, b"],") if tools.names else NOTHING,
+            self._input(request, blocks, spoken, plan, markers),
+            b"]}",
+        )
+        return Sent(body, tools.names, chained(request, plan, [marker.index for marker in markers], blocks))
+
+    def _plan(
+        self, request: Request, tools: Tools, blocks: Sequence[Block], spoken: Sequence[Spoken]
+    ) -> tuple[Outline, tuple[Marker, ...]]:
+        if not self.server.markers or self.profile.cache != "markers":
+            return Outline((), 0, ()), ()
+        front = None
+        if tools.names:
+            size = tools.wire.size // BYTES_PER_TOKEN
+            front = Spot("tools", size, len(tools.names), "stable", markable=False)
+        sizes = [self.block(block).size for block in blocks]
+        system = system_spots(blocks, sizes, self._moves.see(request, blocks))
+        tail_bytes = len(tail_of(request) or b"")
+        plan = outline(front, system, spoken, assistant="assistant", tail_bytes=tail_bytes)
+        markers = plan_breakpoints(plan.spots, self.profile, OPENAI)
+        if not tail_bytes:
+            # The vendor marks the end itself, and finds the ends of earlier requests by itself.
+            markers = tuple([marker for marker in markers if marker.index < plan.blocks][:MAX_IMPLICIT])
+        return plan, markers
+
+    # --- settings
+
+    def _settings(self, request: Request, names: Mapping[str, str]) -> dict[str, Any]:
+        options = dict(request.options)
+        for name in sorted(_MADE_FROM_REQUEST.intersection(options)):
+            why = f"the option `{name}` is made from the request itself; remove it from `options`"
+            raise ProviderRefused(why, provider=self._provider, model=request.model)
+        if request.temperature is not None:
+            options["temperature"] = request.temperature
+        self._leave_out(options, names)
+        settings: dict[str, Any] = {**options, "model": request.model, "store": False, "stream": True}
+        if self.server.limits:
+            settings["max_output_tokens"] = max(MIN_REPLY, min(request.max_tokens, self.profile.max_output_tokens))
+        if not self.profile.temperature or "reasoning" in options:
+            settings["include"] = list(dict.fromkeys([*as_list(options.get("include")), _ENCRYPTED]))
+        if request.output is not None and self.profile.structured_output:
+            schema = msgspec.json.decode(request.output.schema)
+            form = {"type": "json_schema", "name": request.output.name, "schema": schema, "strict": is_strict(schema)}
+            settings["text"] = {**as_object(options.get("text")), "format": form}
+        return settings
+
+    def _leave_out(self, options: dict[str, Any], names: Mapping[str, str]) -> None:
+        unwanted: set[str] = set()
+        if not self.profile.temperature:
+            unwanted |= _SAMPLING
+        if not names:
+            unwanted |= _ONLY_WITH_TOOLS
+        if not self.server.limits:
+            unwanted |= _SAMPLING | {"metadata"}
+        choice = as_object(options.get("tool_choice"))
+        if "name" in choice:
+            named = tool_name(as_text(choice["name"]))
+            options["tool_choice"] = {**choice, "name": named}
+            if named not in names:
+                unwanted.add("tool_choice")
+        if not self.profile.forced_tools and options.get("tool_choice") not in ("auto", "none", None):
+            options["tool_choice"] = "auto"
+        for name in unwanted & options.keys():
+            del options[name]
+
+    # --- parts
+
+    def tools(self, tools: ToolSet) -> Tools:
+        """Return *tools*, encoded once."""
+        made: Tools | None = kept(tools, self)
+        if made is not None:
+            return made
+        by_name = tool_names(tools.specs)
+        wires = [
+            b'{"type":"function","name":%b,"description":%b,"parameters":%b,"strict":false}'
+            % (Text.of(name).quoted, Text.of(spec.description).quoted, object_schema(spec.schema))
+            for name, spec in by_name.items()
+        ]
+        text = b",".join(wires)
+        return keep(tools, self, Tools(Wire((text,), len(text)), {name: spec.name for name, spec in by_name.items()}))
+
+    def block(self, block: Block) -> Wire:
+        """Return the text of *block*, encoded once; without quotes, as it stands inside a JSON string."""
+        made: Wire | None = kept(block, self)
+        if made is not None:
+            return made
+        leaves = bodies(block.texts)
+        return keep(block, self, Wire(leaves, sum(map(len, leaves))))
+
+    def _input(
+        self,
+        request: Request,
+        blocks: Sequence[Block],
+        spoken: Sequence[Spoken],
+        plan: Outline,
+        markers: Sequence[Marker],
+    ) -> Wire:
+        parts: list[bytes | Wire] = []
+        if self.server.instructions:
+            first = self.block(blocks[0]) if blocks else Wire.of(OPENING.body)
+            parts += [b'"instructions":"', first, b'",']
+        parts.append(b'"input":[')
+        before = plan.blocks - len(blocks)
+        marked = {marker.index - before for marker in markers if marker.index < plan.blocks}
+        for index, block in enumerate(blocks):
+            if index == 0 and self.server.instructions:
+                continue
+            head = b'{"type":"message","role":"developer","content":[' + TEXT_OPEN
+            parts += [head, self.block(block), b'"', _MARKER if index in marked else b"", b"}]},"]
+        placed = {plan.elements[m.index - plan.blocks]: _MARKER for m in markers if m.index >= plan.blocks}
+        parts.append(self._conversation.array(spoken, placed))
+        tail = tail_of(request)
+        if tail is not None:
+            parts += [b"," if spoken else b"", b'{"type":"message","role":"user","content":[' + TEXT_OPEN, tail.body]
+            parts.append(b'"}]}')
+        return Wire.of(*parts)
+
+
+def _between(_before: str, _after: str) -> bytes:
+    return b","

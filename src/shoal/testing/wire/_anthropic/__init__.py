@@ -1,0 +1,1 @@
+"""Anthropic Messages: its rules, its cache, its replies."""
