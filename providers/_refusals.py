@@ -27,12 +27,39 @@ _OVERFLOW = frozenset({"context_length_exceeded", "exceed_context_size_error", "
 _CREDITS = frozenset({"billing_error", "billing_hard_limit_reached", "insufficient_credits", "insufficient_quota"})
 _KEY = frozenset({"authentication_error", "invalid_api_key", "invalid_authentication"})
 _PERMISSION = frozenset({"permission_denied", "permission_error"})
-_FILTERED = frozenset({"content_filter", "content_policy_violation"})
+_FILTERED = frozenset(
+    {"bio_policy", "content_filter", "content_policy_violation", "cyber_policy", "misalignment_policy_violation"}
+)
 _BUSY = frozenset({"overloaded_error", "rate_limit_error", "rate_limit_exceeded", "resource_exhausted"})
 _UNAVAILABLE = frozenset({"api_error", "internal_server_error", "server_error", "timeout_error", "unavailable_error"})
 
 _INVALID = frozenset(
-    {"badrequesterror", "invalid_argument", "invalid_request_error", "model_not_found", "not_found_error"}
+    {
+        "badrequesterror",
+        "data_residency_mismatch",
+        "empty_image_file",
+        "failed_precondition",
+        "failed_to_download_image",
+        "image_content_policy_violation",
+        "image_file_not_found",
+        "image_file_too_large",
+        "image_parse_error",
+        "image_too_large",
+        "image_too_small",
+        "invalid_argument",
+        "invalid_base64_image",
+        "invalid_image",
+        "invalid_image_format",
+        "invalid_image_mode",
+        "invalid_image_url",
+        "invalid_prompt",
+        "invalid_request_error",
+        "model_not_found",
+        "not_found",
+        "not_found_error",
+        "request_too_large",
+        "unsupported_image_media_type",
+    }
 )
 
 _OVERFLOW_WORDS = re.compile(

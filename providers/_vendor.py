@@ -143,7 +143,7 @@ class VendorProvider:
         self._transport = transport
         self._dialect = dialect
         self._profiles = dict(profiles)
-        self._reported: dict[str, ModelProfile] = {}
+        self._known: dict[str, ModelProfile] = {}  # of models that nobody gave a profile for
         self._secrets = secrets
         self._leaders = leaders
         self._limits: dict[str, RateLimit] = {}
@@ -158,8 +158,10 @@ class VendorProvider:
 
     def profile(self, model: str) -> ModelProfile:
         """Return what is known of *model*: the given profile, else what the API reported, else what ships."""
-        given = self._profiles.get(model) or self._reported.get(model)
-        return self._shipped(model) if given is None else given
+        known = self._profiles.get(model) or self._known.get(model)
+        if known is None:
+            known = self._known[model] = self._shipped(model)
+        return known
 
     def rate_limit(self, model: str) -> RateLimit:
         """Return what paces requests to *model*; it learns from each answer."""
@@ -176,7 +178,7 @@ class VendorProvider:
         """
         reported = await self._dialect.describe(self._shipped(model), self._line(model))
         if reported is not None:
-            self._reported[model] = reported
+            self._known[model] = reported
         return self.profile(model)
 
     async def stream(self, request: Request) -> AsyncGenerator[StreamEvent]:

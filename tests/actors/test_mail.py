@@ -196,9 +196,13 @@ async def test_a_message_goes_to_the_method_marked_for_exactly_its_type():
         async def real(self, message: float) -> str:
             return f"real {message}"
 
+        @handles(str)
+        async def text(self, message: str) -> str:
+            return f"text {message}"
+
     async with running(one(Derived)) as tree:
         replies = [await tree.ref("one").ask(message) for message in (1, "a", 0.5)]
-    assert replies == ["derived 1", "derived a", "real 0.5"]
+    assert replies == ["derived 1", "text a", "real 0.5"]
 
 
 @pytest.mark.parametrize("message", [True, None])
@@ -206,15 +210,15 @@ async def test_an_unhandled_type_is_an_error_that_names_actor_and_type(message):
     witness = Witness()
 
     class Picky(Actor):
-        @handles(int)
-        async def number(self, message: int) -> None: ...
+        @handles(int, bytes)
+        async def number(self, message: int | bytes) -> None: ...
 
     async with running(one(Picky), observer=witness) as tree:
         await tree.ref("one").send(message)
         event = await witness.until("exited")
     assert isinstance(event.reason.error, UnhandledMessage)
     assert event.reason.error.path == "/app/one"
-    assert f"takes no {type(message).__name__!r}, it takes `int`" in str(event.reason.error)
+    assert f"takes no {type(message).__name__!r}, it takes `bytes`, `int`;" in str(event.reason.error)
 
 
 def test_two_methods_for_one_type_are_refused():

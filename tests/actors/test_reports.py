@@ -10,6 +10,7 @@ import pytest
 from anyio import wait_all_tasks_blocked
 from troupe import Adder, Crash
 
+import shoal.actors
 from shoal.actors import Backoff, ChildSpec, DynamicSupervisor, Reason, SupervisionEvent, Supervisor, Worker, running
 from shoal.errors import StartFailed
 
@@ -228,3 +229,8 @@ async def test_what_is_inside_shows_its_state_too(troupe):
         ]
         assert repr(record.life.box) == "<Mailbox '/app/one' open, 0 of 1000>"
         assert repr(engine.kernel) == "<Kernel <Timers 0 waiting in 0 tables>>"
+
+
+def test_the_public_names_are_sorted_and_there():
+    assert shoal.actors.__all__ == sorted(shoal.actors.__all__)
+    assert all(hasattr(shoal.actors, name) for name in shoal.actors.__all__)
