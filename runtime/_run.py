@@ -186,7 +186,9 @@ class RunActor(Actor):
 
 def _is_late(error: Exception) -> bool:
     """Say whether *error* says only that something came back to a life that is over."""
-    return isinstance(error, Late) or (isinstance(error, ExceptionGroup) and error.split(Late)[1] is None)
+    if isinstance(error, ExceptionGroup):
+        return cast("ExceptionGroup[Exception]", error).split(Late)[1] is None
+    return isinstance(error, Late)
 
 
 def _journal_failure(error: Exception) -> JournalFailed | None:
