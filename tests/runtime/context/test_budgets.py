@@ -25,7 +25,7 @@ from shoal.runtime.context import Calibration, LayoutChanged, Limits, estimate, 
         pytest.param(Region("r", max_tokens=300, min_tokens=400), 400, id="the floor lifts an absolute budget"),
         pytest.param(Region("r", min_tokens=400), 5_000, id="a floor below the default does nothing"),
         pytest.param(Region("r", budget=0.00019), 1, id="a share is rounded down"),
-        pytest.param(Region("r", budget=0.29), 2_900, id="a float that is a hair too small is not"),
+        pytest.param(Region("r", budget=0.57), 5_700, id="a float that is a hair too small is not"),
         pytest.param(Region("r", budget=1.0), 10_000, id="all of the window"),
     ],
 )

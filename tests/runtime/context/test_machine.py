@@ -273,6 +273,12 @@ class WindowMachine(RuleBasedStateMachine):
 
     # --- summaries
 
+    @rule(target=orders, region=st.sampled_from([CONVERSATION, "temporary", "compacting", "sliding"]))
+    def order_all(self, region: str) -> Any:
+        """Order what an edge's transform does: a summary of everything, whatever happens until it lands."""
+        ids = tuple(self.at.ids(region))
+        return self.order_summaries([Order(region, ids)] if ids else [])
+
     @rule(
         order=consumes(orders),
         how=st.sampled_from(["small", "big", "blank", "missing"]),
