@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, TypeAlias, final
 
@@ -25,13 +26,18 @@ class PathRefused(Exception):
         self.why: Why = why
 
 
-def open_inside(root: Path, path: str, *, directory: bool = False) -> int:
+Also: TypeAlias = Callable[[Path], bool]
+"""Says of a place outside a folder, by its real path, that it may be read all the same."""
+
+
+def open_inside(root: Path, path: str, *, directory: bool = False, also: Also | None = None) -> int:
     """Open *path*, relative to *root* or absolute, for reading, and return the descriptor.
 
     Args:
         root: A real path (no links in it). What is opened lies inside it.
         path: The path, as somebody wrote it.
         directory: Open a folder instead of a regular file.
+        also: Says what outside *root* may be opened all the same; `None` for nothing.
 
     Raises:
         PathRefused: It leads outside, does not exist, is no regular file (or no folder), or cannot be read.
@@ -41,12 +47,12 @@ def open_inside(root: Path, path: str, *, directory: bool = False) -> int:
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | (os.O_DIRECTORY if directory else 0)
     try:
         real = (root / path).resolve()
-        _inside(root, real, path)
+        _inside(root, real, path, also)
         descriptor = os.open(real, flags)
     except (OSError, RuntimeError, UnicodeEncodeError) as exc:
         raise _refusal(path, exc, directory=directory) from exc
     try:
-        _inside(root, location(descriptor, real), path)
+        _inside(root, location(descriptor, real), path, also)
         _right_kind(descriptor, path, directory=directory)
     except BaseException:
         os.close(descriptor)
@@ -54,8 +60,8 @@ def open_inside(root: Path, path: str, *, directory: bool = False) -> int:
     return descriptor
 
 
-def _inside(root: Path, real: Path, path: str) -> None:
-    if real != root and root not in real.parents:
+def _inside(root: Path, real: Path, path: str, also: Also | None) -> None:
+    if real != root and root not in real.parents and not (also is not None and also(real)):
         raise PathRefused("outside", f"{path!r} leads outside the folder {root.name!r}; name a path inside it")
 
 
