@@ -50,7 +50,7 @@ def open_inside(root: Path, path: str, *, directory: bool = False, also: Also | 
         _inside(root, real, path, also)
         descriptor = os.open(real, flags)
     except (OSError, RuntimeError, UnicodeEncodeError) as exc:
-        raise _refusal(path, exc, directory=directory) from exc
+        raise refusal(path, exc, directory=directory) from exc
     try:
         _inside(root, location(descriptor, real), path, also)
         _right_kind(descriptor, path, directory=directory)
@@ -87,7 +87,15 @@ def _right_kind(descriptor: int, path: str, *, directory: bool) -> None:
     raise PathRefused("special", f"{path!r} is a device, pipe or socket, not a file")
 
 
-def _refusal(path: str, exc: Exception, *, directory: bool) -> PathRefused:
+def refusal(path: str, exc: Exception, *, directory: bool = False, writing: bool = False) -> PathRefused:
+    """Return what the system's error *exc* about *path* means, for whoever asked.
+
+    Args:
+        path: The path, as somebody wrote it.
+        exc: The error.
+        directory: A folder was asked for.
+        writing: It was to be written.
+    """
     number = exc.errno if isinstance(exc, OSError) else None
     match number:
         case errno.ENOENT:
@@ -97,7 +105,7 @@ def _refusal(path: str, exc: Exception, *, directory: bool) -> PathRefused:
         case errno.ENOTDIR:
             return PathRefused("missing", f"{path!r} does not exist: a part of it is a file")
         case errno.EACCES | errno.EPERM:
-            return PathRefused("unreadable", f"{path!r} cannot be read: permission denied")
+            return PathRefused("unreadable", f"{path!r} cannot be {'written' if writing else 'read'}: permission denied")
         case errno.ELOOP:
             return PathRefused("loop", f"{path!r} is a link that was not there a moment ago, or a loop of links")
         case errno.ENXIO | errno.ENODEV:
@@ -109,4 +117,5 @@ def _refusal(path: str, exc: Exception, *, directory: bool) -> PathRefused:
         case None:
             return PathRefused("loop", f"{path!r} is a loop of links")
         case _:
-            return PathRefused("unreadable", f"{path!r} cannot be opened: {os.strerror(number)}")
+            done = "written" if writing else "opened"
+            return PathRefused("unreadable", f"{path!r} cannot be {done}: {os.strerror(number)}")

@@ -83,8 +83,12 @@ class Line(msgspec.Struct, frozen=True):
     @property
     def keys(self) -> tuple[str, ...]:
         """What a grant of it is kept under: each key once, in order."""
-        keys = [key for step in self.steps for key in step.keys]
-        return tuple(dict.fromkeys((*keys, *(f">{path}" for path in self.writes))))
+        return tuple(dict.fromkeys((*(key for step in self.steps for key in step.keys), *self.write_keys)))
+
+    @property
+    def write_keys(self) -> tuple[str, ...]:
+        """What a grant of the files that it writes is kept under, in order."""
+        return tuple(f">{path}" for path in self.writes)
 
     @property
     def moves(self) -> tuple[Step, ...]:

@@ -116,21 +116,21 @@ def looking(line: Line, root: Path) -> frozenset[int]:
         line: The line.
         root: The working directory, a real path.
     """
-    folders = _folders(line, root)
-    if folders is None:
+    folders = folders_of(line, root)
+    if folders is None or not all(_is_inside(root, folder) for folder in folders):
         return frozenset()
     return frozenset(i for i, step in enumerate(line.steps) if _looks(step, root, folders))
 
 
-def _folders(line: Line, root: Path) -> tuple[Path, ...] | None:
-    """Return every folder that a command of *line* may run in; `None` if that could be one outside *root*."""
+def folders_of(line: Line, root: Path) -> tuple[Path, ...] | None:
+    """Return every folder that a command of *line* may run in, *root* first; `None` where that cannot be said."""
     folders = [root]
     for step in line.moves:
-        if step.program != "cd" or len(step.words) != 1 or not step.words[0].text or step.words[0].text.startswith("-"):
+        target = step.words[0] if step.program == "cd" and len(step.words) == 1 else Word("", "open")
+        if target.shape != "exact" or not target.text or target.text.startswith("-"):
             return None
-        if step.words[0].shape != "exact" or not _stays(step.words[0], root, folders):
-            return None
-        folders += [folder / step.words[0].text for folder in folders]
+        # Nobody knows which of these happen: one may fail, or stand in a pipe.
+        folders += [folder / target.text for folder in folders]
         if len(folders) > _MOST_MATCHES:
             return None
     return tuple(folders)

@@ -83,7 +83,7 @@ async def run_line(
         line: The line.
         folder: The folder it runs in.
         environ: Its environment.
-        mark: Tells what it starts from what others start.
+        mark: Tells what it starts from what others start; it ends in a character that it has nowhere else.
         timeout_s: Seconds that it may take.
         most_bytes: Most bytes that are kept of each stream; the rest is read and counted.
         threads: Limits the threads that wait for lines.
@@ -182,7 +182,7 @@ class _Child:
             selector.register(err.descriptor, selectors.EVENT_READ, err)
             self._wait(process, selector)
             _end_group(process, selector)
-            _hunt(self._mark)
+            hunt(self._mark)
             _read_rest(selector)
         code = _reaped(process)
         kept = bytes(out.kept), bytes(err.kept)
@@ -237,8 +237,8 @@ def _read_rest(selector: selectors.BaseSelector) -> None:
         pass
 
 
-def _hunt(mark: str) -> None:
-    """Kill what has *mark*, until nothing is found any more."""
+def hunt(mark: str) -> None:
+    """Kill everything that has a mark which begins with *mark*, until nothing is found any more; call it in a thread."""
     for _ in range(_ROUNDS):
         if not any([_kill(pid, mark) for pid in _processes()]):
             return
@@ -285,14 +285,14 @@ def _lives(group: int) -> bool:
 
 
 def _kill(pid: int, mark: str) -> bool:
-    """Kill process *pid* if it has *mark*; it is named by a descriptor, so that no other one takes its number."""
+    """Kill process *pid* if its mark begins with *mark*; it is named by a descriptor, so that no other one takes its number."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:
         return False
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - no path of anybody's
-            found = f"\0{MARK}={mark}\0".encode() in b"\0" + file.read() + b"\0"
+            found = f"\0{MARK}={mark}".encode() in b"\0" + file.read()
         if found:
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
     except OSError:
