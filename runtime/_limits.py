@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import final
 
 from shoal.runtime.scripts import ScriptLimits
@@ -50,7 +50,7 @@ class Limits:
     commands: int = 16
     command_timeout_s: float = 60.0
     command_bytes: int = 1024 * 1024
-    scripts: ScriptLimits = ScriptLimits()
+    scripts: ScriptLimits = field(default_factory=ScriptLimits)
     request_timeout_s: float = 900.0
     mailbox: int = 256
     shutdown_s: float = 5.0

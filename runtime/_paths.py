@@ -97,6 +97,7 @@ def refusal(path: str, exc: Exception, *, directory: bool = False, writing: bool
         writing: It was to be written.
     """
     number = exc.errno if isinstance(exc, OSError) else None
+    done = "written" if writing else "read"
     match number:
         case errno.ENOENT:
             return PathRefused("missing", f"{path!r} does not exist")
@@ -105,7 +106,9 @@ def refusal(path: str, exc: Exception, *, directory: bool = False, writing: bool
         case errno.ENOTDIR:
             return PathRefused("missing", f"{path!r} does not exist: a part of it is a file")
         case errno.EACCES | errno.EPERM:
-            return PathRefused("unreadable", f"{path!r} cannot be {'written' if writing else 'read'}: permission denied")
+            return PathRefused(
+                "unreadable", f"{path!r} cannot be {'written' if writing else 'read'}: permission denied"
+            )
         case errno.ELOOP:
             return PathRefused("loop", f"{path!r} is a link that was not there a moment ago, or a loop of links")
         case errno.ENXIO | errno.ENODEV:
@@ -117,5 +120,4 @@ def refusal(path: str, exc: Exception, *, directory: bool = False, writing: bool
         case None:
             return PathRefused("loop", f"{path!r} is a loop of links")
         case _:
-            done = "written" if writing else "opened"
             return PathRefused("unreadable", f"{path!r} cannot be {done}: {os.strerror(number)}")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shoal.runtime.tools._environment import is_credential
 from shoal.runtime.tools._files import FILE_TOOLS
 from shoal.runtime.tools._gates import Verdict, compiled, judge, parse_json, violations
-from shoal.runtime.tools._listing import shown_name
 from shoal.runtime.tools._grants import Grants
 from shoal.runtime.tools._line_gate import LineRules, judge_line, with_line
 from shoal.runtime.tools._lines import command_problem, keys_of
+from shoal.runtime.tools._listing import shown_name
 from shoal.runtime.tools._looking import READ_ONLY_GIT
 from shoal.runtime.tools._machine import MACHINE_TOOLS
 from shoal.runtime.tools._permissions import Permissions
@@ -34,8 +33,7 @@ from shoal.runtime.tools._window import FAN_OUT, RUN_TOOLS, SUBMIT_OUTPUT, WINDO
 from shoal.runtime.tools._writing import WRITING_TOOLS
 
 BUILT_IN: Mapping[str, Tool] = {
-    each.name: each
-    for each in (*FILE_TOOLS, *WRITING_TOOLS, SHELL_TOOL, *MACHINE_TOOLS, *WINDOW_TOOLS, *RUN_TOOLS)
+    each.name: each for each in (*FILE_TOOLS, *WRITING_TOOLS, SHELL_TOOL, *MACHINE_TOOLS, *WINDOW_TOOLS, *RUN_TOOLS)
 }
 """Every built-in tool, by name."""
 
@@ -44,6 +42,7 @@ __all__ = [
     "FAN_OUT",
     "READ_ONLY_GIT",
     "SHELL",
+    "SHELL_TOOL",
     "SUBMIT_OUTPUT",
     "Effects",
     "FunctionTool",
@@ -58,12 +57,22 @@ __all__ = [
     "ToolResult",
     "Verdict",
     "as_tool",
+    "command_problem",
     "compiled",
+    "failure_of",
+    "hunt",
     "judge",
+    "judge_line",
+    "keys_of",
+    "mark_of",
     "parse_json",
+    "run_in_shell",
     "schema_bytes",
+    "shown",
     "shown_name",
     "source_digest",
     "tool",
+    "ungranted",
     "violations",
+    "with_line",
 ]

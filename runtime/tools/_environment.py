@@ -33,7 +33,7 @@ class Environment(msgspec.Struct, frozen=True):
 
 
 def is_credential(name: str, value: str) -> bool:
-    """Say whether a variable looks like a credential: by its name, or because its value is an address with a password."""
+    """Say whether a variable looks like a credential, by its name or by a password in an address."""
     if name in _NO_CREDENTIALS:
         return False
     return _CREDENTIAL.search(name.upper()) is not None or _CARRIES_PASSWORD.search(value) is not None

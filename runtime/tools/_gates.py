@@ -30,7 +30,8 @@ class Verdict(msgspec.Struct, frozen=True):
         tool: The tool; `None` where the stage has none of that name.
         args: Its arguments; empty where they could not be read.
         gate: The gate that stops the call; `None` lets it pass.
-        said: Of a call that is stopped: what the model reads. Of one that asks: what needs approval; empty for the tool.
+        said: Of a call that is stopped: what the model reads. Of one that asks: what needs approval, where that is not
+            simply the tool.
         asks: The call needs somebody's approval.
         keys: What an approval is kept under, where it is to hold for more than this call; empty where it cannot.
     """

@@ -40,9 +40,7 @@ class Grants:
     def __post_init__(self) -> None:
         problems = [f"`safe_commands`: {said}" for entry in self.safe_commands if (said := command_problem(entry))]
         problems += [
-            f"`read_paths`: {entry!r} {said}"
-            for entry in self.read_paths
-            if (said := read_path_problem(entry))
+            f"`read_paths`: {entry!r} {said}" for entry in self.read_paths if (said := read_path_problem(entry))
         ]
         if problems:
             raise ConfigInvalid("; ".join(problems))

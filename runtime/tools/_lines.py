@@ -1,4 +1,4 @@
-"""What a shell line does, in keys that can be granted: the programs it runs, the variables it sets, the files it writes.
+"""What a shell line does, in keys that can be granted: programs that it runs, variables that it sets, files it writes.
 
 A key is a program (`grep`), a program and what it is told to do where one name covers too much (`git push`,
 `python -m pytest`, `npm run test`), `env:NAME`, or `>PATH`. A line is covered only where all its keys are. One that
@@ -24,27 +24,37 @@ _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
 _NO_FILE = re.compile(r"/dev/(null|stdout|stderr|fd/[0-9]+)")
 _CONNECTS = re.compile(r"/dev/(tcp|udp)/.*", re.DOTALL)
 
-_RESERVED = frozenset(
-    "if then elif else fi for while until do done case esac select function in coproc { } [[ ]] !".split()
-)
-_NEVER = frozenset(
+
+def _names(*lines: str) -> frozenset[str]:
+    return frozenset(name for line in lines for name in line.split())
+
+
+_RESERVED = _names("if then elif else fi for while until do done case esac select function in coproc { } [[ ]] !")
+_NEVER = _names(
     # What runs its words as shell text, or as somebody or in a place that they do not show.
-    "eval exec source . sh bash dash zsh ksh mksh fish csh tcsh busybox toybox sudo doas su runuser pkexec xargs "
-    "parallel setsid chroot unshare nsenter script expect watch entr strace ltrace gdb "
+    "eval exec source . sh bash dash zsh ksh mksh fish csh tcsh busybox toybox sudo doas su runuser pkexec xargs",
+    "parallel setsid chroot unshare nsenter script expect watch entr strace ltrace gdb",
     # What changes how the rest of a line is read, or what its names mean.
-    "trap alias unalias builtin enable hash shopt export declare typeset local readonly unset read readarray mapfile "
-    "getopts let bind complete compgen compopt history fc wait caller suspend logout".split()
+    "trap alias unalias builtin enable hash shopt export declare typeset local readonly unset read readarray mapfile",
+    "getopts let bind complete compgen compopt history fc wait caller suspend logout",
 )
-_TOLD = frozenset(
-    "git cargo npm pnpm yarn pip pip3 pipx uv poetry hatch pdm rye go docker podman kubectl helm gh glab brew apt "
-    "apt-get dnf yum apk systemctl make gmake just task terraform tofu dotnet conda mamba bundle gem rustup nix "
-    "npx bunx uvx deno bun node ruby perl php lua Rscript julia java mvn gradle tox nox".split()
+_TOLD = _names(
+    "git cargo npm pnpm yarn pip pip3 pipx uv poetry hatch pdm rye go docker podman kubectl helm gh glab brew apt",
+    "apt-get dnf yum apk systemctl make gmake just task terraform tofu dotnet conda mamba bundle gem rustup nix",
+    "npx bunx uvx deno bun node ruby perl php lua Rscript julia java mvn gradle tox nox",
 )
 """Programs whose first word says what they do."""
-_TOLD_TWICE = frozenset(
-    {f"{program} run" for program in "npm pnpm yarn bun deno uv poetry hatch pdm rye go cargo docker podman".split()}
-    | {"npm exec", "pnpm exec", "yarn exec", "go tool", "docker compose", "podman compose", "uv pip", "uv tool"}
-)
+_RUNNERS = _names("npm pnpm yarn bun deno uv poetry hatch pdm rye go cargo docker podman")
+_TOLD_TWICE = frozenset(f"{program} run" for program in _RUNNERS) | {
+    "docker compose",
+    "go tool",
+    "npm exec",
+    "pnpm exec",
+    "podman compose",
+    "uv pip",
+    "uv tool",
+    "yarn exec",
+}
 """Of these the next word counts as well."""
 _FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _FIND_WRITES = frozenset({"-delete", "-fprint", "-fprint0", "-fprintf", "-fls"})

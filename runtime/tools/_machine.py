@@ -117,11 +117,13 @@ async def _which_command(context: ToolContext, args: Mapping[str, Any]) -> ToolR
 
 MACHINE_TOOLS = (
     Tool("current_time", "Say what time it is, here and in UTC.", object_of({}), _current_time, effects=_READS),
+    Tool("system_info", "Say which machine and operating system this is.", object_of({}), _system_info, effects=_READS),
     Tool(
-        "system_info", "Say which machine and operating system this is.", object_of({}), _system_info, effects=_READS
-    ),
-    Tool(
-        "locale_info", "Say language, encoding and time zone of this system.", object_of({}), _locale_info, effects=_READS
+        "locale_info",
+        "Say which language, encoding and time zone this system has.",
+        object_of({}),
+        _locale_info,
+        effects=_READS,
     ),
     Tool(
         "environment_info",

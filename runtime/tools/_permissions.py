@@ -30,7 +30,7 @@ class Permissions:
 
     launch: Mapping[str, Permission] = field(default_factory=dict[str, Permission])
     user: Mapping[str, Permission] = field(default_factory=dict[str, Permission])
-    grants: Grants = Grants()
+    grants: Grants = field(default_factory=Grants)
 
     def of(self, tool: Tool, stage: Stage, blueprint: Blueprint) -> Permission:
         """Return the permission of *tool* in *stage*. A blueprint may only tighten; `deny` is final."""

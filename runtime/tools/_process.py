@@ -103,6 +103,7 @@ async def run_line(
         finally:
             child.stop()
 
+    ended: Ended | None = None
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(stop_when_cancelled)
@@ -111,6 +112,7 @@ async def run_line(
             tasks.cancel_scope.cancel()
     finally:
         child.close()
+    assert ended is not None  # otherwise a cancel was on its way through here
     return ended
 
 
@@ -238,9 +240,10 @@ def _read_rest(selector: selectors.BaseSelector) -> None:
 
 
 def hunt(mark: str) -> None:
-    """Kill everything that has a mark which begins with *mark*, until nothing is found any more; call it in a thread."""
+    """Kill everything whose mark begins with *mark*, until nothing is found any more; call it in a thread."""
     for _ in range(_ROUNDS):
-        if not any([_kill(pid, mark) for pid in _processes()]):
+        killed = [pid for pid in _processes() if _kill(pid, mark)]
+        if not killed:
             return
 
 
@@ -285,8 +288,9 @@ def _lives(group: int) -> bool:
 
 
 def _kill(pid: int, mark: str) -> bool:
-    """Kill process *pid* if its mark begins with *mark*; it is named by a descriptor, so that no other one takes its number."""
+    """Kill process *pid* if its mark begins with *mark*."""
     try:
+        # By a descriptor, so that no other process gets in the way by taking its number.
         descriptor = os.pidfd_open(pid)
     except OSError:
         return False

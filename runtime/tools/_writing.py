@@ -157,13 +157,15 @@ class Place:
                     os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
                 file.flush()
                 os.fsync(descriptor)
-            now = self.stat()
-            if _identity(now) != _identity(before):
-                raise PathRefused("special", f"{self.path!r} was changed by somebody else meanwhile; read it again")
+            self._same(before)
             os.replace(beside, self.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
         except BaseException:
             os.unlink(beside, dir_fd=self.folder)
             raise
+
+    def _same(self, before: os.stat_result | None) -> None:
+        if _identity(self.stat()) != _identity(before):
+            raise PathRefused("special", f"{self.path!r} was changed by somebody else meanwhile; read it again")
 
 
 def _identity(found: os.stat_result | None) -> tuple[int, ...] | None:
