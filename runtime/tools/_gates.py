@@ -30,8 +30,10 @@ class Verdict(msgspec.Struct, frozen=True):
         tool: The tool; `None` where the stage has none of that name.
         args: Its arguments; empty where they could not be read.
         gate: The gate that stops the call; `None` lets it pass.
-        said: Of a call that is stopped: what the model reads.
+        said: Of a call that is stopped: what the model reads. Of one that asks: what needs approval, where that is not
+            simply the tool.
         asks: The call needs somebody's approval.
+        keys: What an approval is kept under, where it is to hold for more than this call; empty where it cannot.
     """
 
     tool: Tool | None
@@ -39,6 +41,7 @@ class Verdict(msgspec.Struct, frozen=True):
     gate: Gate | None = None
     said: str = ""
     asks: bool = False
+    keys: tuple[str, ...] = ()
 
 
 def judge(tools: Mapping[str, Tool], name: str, arguments: str, permission: Mapping[str, Permission]) -> Verdict:
@@ -68,7 +71,7 @@ def judge(tools: Mapping[str, Tool], name: str, arguments: str, permission: Mapp
     allowed = permission.get(tool.name, tool.permission)
     if allowed == "deny":
         return Verdict(tool, args, "permission", f"[denied] `{tool.name}` may not be called here")
-    return Verdict(tool, args, asks=allowed == "ask")
+    return Verdict(tool, args, asks=allowed == "ask", keys=(tool.name,))
 
 
 def violations(schema: bytes, value: object) -> list[str]:

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from shoal.runtime.tools._schema import object_of as _object
+from shoal.runtime.tools._schema import text_of as _text
 from shoal.runtime.tools._tool import Tool
 
 SUBMIT_OUTPUT = "submit_output"
 FAN_OUT = "fan_out"
-
-
-def _text(description: str) -> Mapping[str, Any]:
-    return {"type": "string", "description": description}
-
-
-def _object(properties: Mapping[str, Any], *required: str) -> Mapping[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
 _REGION = _text("Name of the region, as its heading says it.")
