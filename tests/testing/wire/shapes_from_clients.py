@@ -42,7 +42,8 @@ class Shapes:
         if tp in SIMPLE:
             return SIMPLE[tp]
         if origin is Literal:
-            return {"enum": list(args)}
+            # Python may hand out an equal literal with its values in another order, by what was imported first.
+            return {"enum": sorted(args, key=str)}
         if origin is Annotated:
             return self.node(args[0])
         if origin in (Union, types.UnionType):
@@ -137,6 +138,8 @@ def chat() -> dict[str, Any]:
     made = Shapes()
     root = made.node(CompletionCreateParamsNonStreaming)
     made.defs[root["ref"]]["optional"]["stream"] = {"union": ["bool", "null"]}
+    # Replies may be sent back as they came.
+    made.defs["ChatCompletionAssistantMessageParam"]["optional"]["annotations"] = {"union": [{"list": "any"}, "null"]}
     return written("openai", made, root, None)
 
 

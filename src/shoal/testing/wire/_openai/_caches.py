@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import final
 
 from shoal.testing.wire._prefix import PrefixTree
@@ -90,7 +90,11 @@ class PrefixCache:
 
 def units(size: int, *, leaves_last: bool) -> Callable[[int, int], int]:
     """Return how a cache of units of *size* tokens reads; with *leaves_last* never a prompt to its last token."""
-    return lambda common, total: size * (min(common, total - 1 if leaves_last else total) // size) if total else 0
+
+    def read(common: int, total: int) -> int:
+        return size * (max(0, min(common, total - 1 if leaves_last else total)) // size)
+
+    return read
 
 
 @final
@@ -194,7 +198,7 @@ class _Writer:
 @final
 @dataclass(slots=True)
 class _Slot:
-    pieces: list[tuple[tuple[bytes, bytes], int]] = field(default_factory=list[tuple[tuple[bytes, bytes], int]])
+    prompt: Prompt | None = None
     used_s: float = -math.inf
 
 
@@ -217,39 +221,27 @@ class SlotCache:
 
     def look(self, prompt: Prompt, start_s: float) -> Lookup:
         """Return what is read of *prompt*: what the most similar slot has of it, but for its last token."""
-        pieces = list(zip(prompt.pieces(), (block.tokens for block in prompt.blocks), strict=True))
-        common = [_common(slot.pieces, pieces) for slot in self._slots]
+        common = [0 if slot.prompt is None else _common(slot.prompt, prompt) for slot in self._slots]
         best = max(range(len(self._slots)), key=lambda number: common[number])
-        if common[best] < self.SIMILAR * prompt.tokens or not common[best]:
+        if common[best] < self.SIMILAR * prompt.tokens:
             best = min(range(len(self._slots)), key=lambda number: self._slots[number].used_s)
-        slot, read = self._slots[best], max(0, min(common[best], prompt.tokens - 1))
-        slot.pieces, slot.used_s = pieces, start_s
+        read = max(0, min(common[best], prompt.tokens - 1))
+        self._slots[best].prompt, self._slots[best].used_s = prompt, start_s
         return Lookup(read, {}, lambda _ready_s: None)
 
     def said(self, prompt: Prompt, blocks: Sequence[Block]) -> None:
-        """Add to the slot of *prompt* what was said to it."""
-        sent = prompt.pieces()
-        reply = Prompt(prompt.model, prompt.scope, tuple(replace(block, tier=sent_tier(prompt)) for block in blocks))
-        whole = Prompt(prompt.model, prompt.scope, prompt.blocks + reply.blocks, prompt.tiers)
+        """Add to the slot that took *prompt* what was said to it."""
         for slot in self._slots:
-            if [piece for piece, _ in slot.pieces] == sent:
-                tokens = [block.tokens for block in whole.blocks]
-                slot.pieces = list(zip(whole.pieces(), tokens, strict=True))
+            if slot.prompt is prompt:
+                slot.prompt = replace(prompt, blocks=(*prompt.blocks, *blocks))
 
 
-def sent_tier(prompt: Prompt) -> str:
-    """Return the tier in which a conversation goes on."""
-    return prompt.blocks[-1].tier if prompt.blocks else "messages"
-
-
-def _common(
-    ours: Sequence[tuple[tuple[bytes, bytes], int]], theirs: Sequence[tuple[tuple[bytes, bytes], int]]
-) -> int:
-    """Return the tokens that two sequences begin with alike."""
+def _common(ours: Prompt, theirs: Prompt) -> int:
+    """Return the tokens that two prompts begin with alike."""
     tokens = 0
-    for (mine, count), (other, _) in zip(ours, theirs, strict=False):
+    for block, mine, other in zip(ours.blocks, ours.pieces(), theirs.pieces(), strict=False):
         if mine != other:
             same = common_bytes(mine[1], other[1]) if mine[0] == other[0] else 0
-            return tokens + min(same // BYTES_PER_TOKEN, count)
-        tokens += count
+            return tokens + min(same // BYTES_PER_TOKEN, block.tokens)
+        tokens += block.tokens
     return tokens
