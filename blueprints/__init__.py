@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from shoal.blueprints._canonical import canonical, from_canonical
     from shoal.blueprints._library import library, resolve
     from shoal.blueprints._load import check, dumps, load, loads, locate, validate
+    from shoal.blueprints._paths import read_path_problem
 
 _LATER = {
     "canonical": "_canonical",
@@ -70,6 +71,7 @@ _LATER = {
     "load": "_load",
     "loads": "_load",
     "locate": "_load",
+    "read_path_problem": "_paths",
     "resolve": "_library",
     "validate": "_load",
 }
@@ -128,6 +130,7 @@ __all__ = [
     "load",
     "loads",
     "locate",
+    "read_path_problem",
     "resolve",
     "resolve_observations",
     "stage_tools",

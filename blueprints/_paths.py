@@ -111,13 +111,18 @@ def _refuse_outside(path: Path, text: str, report: Report) -> None:
 
 def _check_read_path(path: Path, entry: str, report: Report) -> None:
     """Check one entry: a path whose whole subtree is meant, or a pattern after `glob:` or `regex:`."""
-    form, _, pattern = entry.partition(":") if entry.startswith(("glob:", "regex:")) else ("", "", entry)
-    wrong = _wrong_regex(pattern) if form == "regex" else _wrong_place(pattern)
+    wrong = read_path_problem(entry)
     if wrong:
         report.error("read-path-invalid", path, f"{shown(entry)} {wrong}")
     elif entry.rstrip("/") in _BROAD or entry in _BROAD:
         message = f"{shown(entry)} asks to read nearly everything; name the folders that are needed"
         report.warning("broad-read-path", path, message)
+
+
+def read_path_problem(entry: str) -> str:
+    """Return what is wrong with *entry* as a path to read, to be said behind it; empty if nothing is."""
+    form, _, pattern = entry.partition(":") if entry.startswith(("glob:", "regex:")) else ("", "", entry)
+    return _wrong_regex(pattern) if form == "regex" else _wrong_place(pattern)
 
 
 def _wrong_regex(pattern: str) -> str:

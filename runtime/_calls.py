@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import anyio
+import anyio.to_thread
 
+from shoal.blueprints import tool_name
 from shoal.errors import ShoalError
 from shoal.providers import Message, Text, ToolCall
 from shoal.runtime._live import Live
@@ -33,7 +35,19 @@ from shoal.runtime.context import (
     pointer,
 )
 from shoal.runtime.events import ToolCallCompleted, ToolCallStarted
-from shoal.runtime.tools import FAN_OUT, QUESTIONS, SUBMIT_OUTPUT, Tool, ToolResult, Verdict, judge
+from shoal.runtime.tools import (
+    FAN_OUT,
+    QUESTIONS,
+    SHELL,
+    SUBMIT_OUTPUT,
+    Tool,
+    ToolResult,
+    Verdict,
+    hunt,
+    judge,
+    mark_of,
+    with_line,
+)
 
 _INTERRUPTED = (
     "[error] the process died while this call ran; whether it had an effect is unknown. Check before you call it again"
@@ -45,16 +59,19 @@ async def run_calls(live: Live) -> None:
     turn = live.state.turn
     assert turn is not None  # decided so
     permissions = permitted(live)
+    rules = live.host.permissions.lines(live.state.stage.stage, live.state.program.blueprint, live.context.workdir)
     to_run: list[tuple[int, Tool, Mapping[str, Any]]] = []
     for index in turn.open_calls:
         call = turn.calls[index]
         stopped = _over_the_limit(live, index) or _interrupted(live, turn, index, call)
         if stopped is not None:
+            await _end_leftovers(live, call, stopped)
             live.emit(stopped)
             continue
         if turn.parked(index):
             continue
         verdict = judge(live.state.stage.tools, call.name, str(call.arguments), permissions)
+        verdict = await with_line(verdict, rules, live.host.threads)
         if verdict.asks and approved(live, turn, index, verdict) is not True:
             continue
         gated = _stopped(verdict, turn.seq, index)
@@ -92,6 +109,12 @@ def _interrupted(live: Live, turn: Turn, index: int, call: ToolCall) -> ToolCall
     if index not in turn.started or (tool is not None and tool.effects.repeatable):
         return None
     return ToolCallCompleted(turn.seq, index, Text.of(_INTERRUPTED), is_error=True, interrupted=True)
+
+
+async def _end_leftovers(live: Live, call: ToolCall, stopped: ToolCallCompleted) -> None:
+    """End what a shell line of an earlier process still does: the model is to look at what will not change any more."""
+    if stopped.interrupted and tool_name(call.name) == SHELL:
+        await anyio.to_thread.run_sync(hunt, mark_of(live.run_id), limiter=live.host.threads)
 
 
 def _stopped(verdict: Verdict, source: int, index: int) -> ToolCallCompleted | None:

@@ -35,7 +35,8 @@ from shoal.runtime._standings import Standing, Standings
 from shoal.runtime._state import RunState
 from shoal.runtime.events import ChildEnded, ChildSpawned, Lane, RunSpawned
 from shoal.runtime.journal import Journal
-from shoal.runtime.tools import Permissions, Tool
+from shoal.runtime.scripts import Sandbox
+from shoal.runtime.tools import Permissions, Shell, Tool
 
 Watcher = Callable[[TextDelta], None]
 _READY = 256
@@ -94,6 +95,13 @@ class Hall:
         self.lanes = {lane: LaneDesk(lane, width) for lane, width in WIDTHS.items()}
         self.runs = DynamicSupervisor("runs", max_restarts=None)
         self.threads: anyio.CapacityLimiter = _threads.limiter(limits.tool_threads)
+        self.shell = Shell(
+            limits.command_timeout_s,
+            limits.command_bytes,
+            permissions.grants.allow_env_vars,
+            _threads.limiter(limits.commands),
+        )
+        self.sandbox = Sandbox(limits.scripts, threads=self.threads)
         self.standings = Standings()
         self.keeper = Keeper(self, self.runs, self.standings, self._house_again, self.load)
         self._crashes: dict[str, str] = {}

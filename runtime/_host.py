@@ -18,7 +18,8 @@ from shoal.runtime._limits import Limits
 from shoal.runtime._pools import Pools
 from shoal.runtime.events import Lane
 from shoal.runtime.journal import Journal
-from shoal.runtime.tools import Permissions
+from shoal.runtime.scripts import Sandbox
+from shoal.runtime.tools import Permissions, Shell
 
 if TYPE_CHECKING:
     from shoal.runtime._lanes import Job
@@ -75,6 +76,8 @@ class Host(Protocol):
     permissions: Permissions
     retry: RetryPolicy
     threads: anyio.CapacityLimiter
+    shell: Shell
+    sandbox: Sandbox
 
     def serving(self, model: ModelSettings | None, override: str | None) -> Sequence[Serving]:
         """Return who may serve a stage with these settings, best first; *override* (`provider:model`) wins over all.

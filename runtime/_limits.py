@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import final
+
+from shoal.runtime.scripts import ScriptLimits
 
 
 @final
@@ -21,6 +23,11 @@ class Limits:
         read_bytes: Most bytes that one file read gives.
         list_entries: Most names that one listing gives.
         seed_bytes: Most bytes that one seed file may have.
+        edit_bytes: Largest file that is edited.
+        commands: Shell lines that run at once, over all runs.
+        command_timeout_s: Seconds that a shell line may take.
+        command_bytes: Most bytes that are kept of each of its two streams; the rest is counted.
+        scripts: What one call of a script may use.
         request_timeout_s: Seconds for one attempt of a request.
         mailbox: Messages that a run's mailbox holds.
         shutdown_s: Seconds that a run gets to stop.
@@ -41,6 +48,11 @@ class Limits:
     read_bytes: int = 256 * 1024
     list_entries: int = 2_000
     seed_bytes: int = 8 * 1024 * 1024
+    edit_bytes: int = 8 * 1024 * 1024
+    commands: int = 16
+    command_timeout_s: float = 60.0
+    command_bytes: int = 1024 * 1024
+    scripts: ScriptLimits = field(default_factory=ScriptLimits)
     request_timeout_s: float = 900.0
     mailbox: int = 256
     shutdown_s: float = 5.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, final
 
 import anyio
@@ -11,6 +10,7 @@ import anyio
 from shoal.providers import Message
 from shoal.runtime._host import Host, Serving
 from shoal.runtime._state import RunState
+from shoal.runtime._tooling import context_of
 from shoal.runtime.context import Change, Draft
 from shoal.runtime.context import Plan as WritePlan
 from shoal.runtime.events import Event, LaneStarted, Payload
@@ -47,7 +47,6 @@ class Live:
         "_journal",
         "_serving",
         "_settled",
-        "context",
         "fan_outs",
         "gone",
         "host",
@@ -69,16 +68,6 @@ class Live:
         """Since when it has only had to wait, in monotonic seconds; `None` while it is at work."""
         self._serving: tuple[tuple[str, str, int], Serving] | None = None
         self._settled: anyio.Event | None = None
-        made = state.made_by
-        self.context = ToolContext(
-            state.run_id,
-            Path(made.workdir),
-            frozenset(state.program.regions),
-            None if made.output_dir is None else Path(made.output_dir),
-            host.threads,
-            host.limits.read_bytes,
-            host.limits.list_entries,
-        )
 
     def __repr__(self) -> str:
         return f"<Live {self.state!r}>"
@@ -87,6 +76,11 @@ class Live:
     def over(self) -> bool:
         """This life, or the run itself, is over: nothing more may be written to it."""
         return self.gone or self.state.ended is not None
+
+    @property
+    def context(self) -> ToolContext:
+        """What the run's tools work with."""
+        return context_of(self.host, self.state)
 
     # --- writing
 

@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, TypeAlias, final
 
@@ -25,13 +26,18 @@ class PathRefused(Exception):
         self.why: Why = why
 
 
-def open_inside(root: Path, path: str, *, directory: bool = False) -> int:
+Also: TypeAlias = Callable[[Path], bool]
+"""Says of a place outside a folder, by its real path, that it may be read all the same."""
+
+
+def open_inside(root: Path, path: str, *, directory: bool = False, also: Also | None = None) -> int:
     """Open *path*, relative to *root* or absolute, for reading, and return the descriptor.
 
     Args:
         root: A real path (no links in it). What is opened lies inside it.
         path: The path, as somebody wrote it.
         directory: Open a folder instead of a regular file.
+        also: Says what outside *root* may be opened all the same; `None` for nothing.
 
     Raises:
         PathRefused: It leads outside, does not exist, is no regular file (or no folder), or cannot be read.
@@ -41,12 +47,12 @@ def open_inside(root: Path, path: str, *, directory: bool = False) -> int:
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | (os.O_DIRECTORY if directory else 0)
     try:
         real = (root / path).resolve()
-        _inside(root, real, path)
+        _inside(root, real, path, also)
         descriptor = os.open(real, flags)
     except (OSError, RuntimeError, UnicodeEncodeError) as exc:
-        raise _refusal(path, exc, directory=directory) from exc
+        raise refusal(path, exc, directory=directory) from exc
     try:
-        _inside(root, location(descriptor, real), path)
+        _inside(root, location(descriptor, real), path, also)
         _right_kind(descriptor, path, directory=directory)
     except BaseException:
         os.close(descriptor)
@@ -54,8 +60,8 @@ def open_inside(root: Path, path: str, *, directory: bool = False) -> int:
     return descriptor
 
 
-def _inside(root: Path, real: Path, path: str) -> None:
-    if real != root and root not in real.parents:
+def _inside(root: Path, real: Path, path: str, also: Also | None) -> None:
+    if real != root and root not in real.parents and not (also is not None and also(real)):
         raise PathRefused("outside", f"{path!r} leads outside the folder {root.name!r}; name a path inside it")
 
 
@@ -81,8 +87,17 @@ def _right_kind(descriptor: int, path: str, *, directory: bool) -> None:
     raise PathRefused("special", f"{path!r} is a device, pipe or socket, not a file")
 
 
-def _refusal(path: str, exc: Exception, *, directory: bool) -> PathRefused:
+def refusal(path: str, exc: Exception, *, directory: bool = False, writing: bool = False) -> PathRefused:
+    """Return what the system's error *exc* about *path* means, for whoever asked.
+
+    Args:
+        path: The path, as somebody wrote it.
+        exc: The error.
+        directory: A folder was asked for.
+        writing: It was to be written.
+    """
     number = exc.errno if isinstance(exc, OSError) else None
+    done = "written" if writing else "read"
     match number:
         case errno.ENOENT:
             return PathRefused("missing", f"{path!r} does not exist")
@@ -91,7 +106,9 @@ def _refusal(path: str, exc: Exception, *, directory: bool) -> PathRefused:
         case errno.ENOTDIR:
             return PathRefused("missing", f"{path!r} does not exist: a part of it is a file")
         case errno.EACCES | errno.EPERM:
-            return PathRefused("unreadable", f"{path!r} cannot be read: permission denied")
+            return PathRefused(
+                "unreadable", f"{path!r} cannot be {'written' if writing else 'read'}: permission denied"
+            )
         case errno.ELOOP:
             return PathRefused("loop", f"{path!r} is a link that was not there a moment ago, or a loop of links")
         case errno.ENXIO | errno.ENODEV:
@@ -103,4 +120,4 @@ def _refusal(path: str, exc: Exception, *, directory: bool) -> PathRefused:
         case None:
             return PathRefused("loop", f"{path!r} is a loop of links")
         case _:
-            return PathRefused("unreadable", f"{path!r} cannot be opened: {os.strerror(number)}")
+            return PathRefused("unreadable", f"{path!r} cannot be {done}: {os.strerror(number)}")

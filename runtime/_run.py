@@ -15,7 +15,7 @@ from shoal.runtime._host import Host
 from shoal.runtime._infer import infer, route
 from shoal.runtime._live import Late, Live
 from shoal.runtime._people import ask_point, direct, expire, hear
-from shoal.runtime._side import order_title, refresh, submit_job
+from shoal.runtime._side import order_title, refresh, take_up_job
 from shoal.runtime._state import RunState
 from shoal.runtime._walk import (
     Action,
@@ -142,7 +142,7 @@ class RunActor(Actor):
         if state.phase == "ended":
             return
         for job in tuple(state.jobs):
-            submit_job(live, job)
+            take_up_job(live, job)
         for child, known in tuple(state.children.items()):
             ended = self._home.ended(child) if known.ended is None else None
             if ended is not None:  # while this run was not here to be told

@@ -1,16 +1,14 @@
 """What a region holds before the first inference: seeds, resolved at spawn and again where they refresh.
 
-Every path is checked before any file is read, and again on what was really opened. Regions are resolved at the same
-time; what comes of them stands in declared order.
+First every path of every region is checked, then everything else happens: an escape refuses the spawn before anything
+is read or run. Regions are resolved at the same time; what comes of them stands in declared order.
 """
 
 from __future__ import annotations
 
-import itertools
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias, final
 
 import anyio
@@ -25,18 +23,29 @@ from shoal.blueprints import (
     GlobSeed,
     LiteralSeed,
     Region,
+    ScriptSeed,
+    Seed,
     ToolsSeed,
 )
-from shoal.errors import NotBuiltYet, SpawnRefused
+from shoal.errors import SpawnRefused
 from shoal.providers import Text
-from shoal.runtime._paths import PathRefused, open_inside
+from shoal.runtime._paths import Also, PathRefused
+from shoal.runtime._seed_files import Found, look_up, read_text
 from shoal.runtime.context import SeedBlock, estimate_text, fit_blocks
+from shoal.runtime.scripts import Script
 from shoal.runtime.tools import ToolResult, shown_name
 
 CallTool: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[ToolResult]]
 """Calls a tool for a seed; a call that a gate stops is an error result."""
+RunCommand: TypeAlias = Callable[[str], Awaitable[str]]
+"""Runs a shell line and returns what it printed."""
+RunScript: TypeAlias = Callable[[Script, str], Awaitable[str]]
+"""Runs a script for the region of that name and returns what it gave."""
 
-_OWN_FOLDER = "blueprint:"
+
+@final
+class SeedFailed(Exception):
+    """A seed, or a piece of one, gave nothing; the message says why."""
 
 
 @final
@@ -52,6 +61,10 @@ class Sources:
         threads: Limits the threads that read files.
         most_bytes: Largest file that is read.
         most_files: Most files that one glob may match.
+        run_command: Runs a shell line.
+        run_script: Runs a script.
+        also: Says what outside the working directory may be read; `None` for nothing.
+        scripts: Scripts that were read before, by the path of their seeds; what is not in it is read.
         at_spawn: What a required region needs and cannot be had refuses the spawn; later it is a failure as any other.
     """
 
@@ -62,17 +75,22 @@ class Sources:
     threads: anyio.CapacityLimiter
     most_bytes: int
     most_files: int
+    run_command: RunCommand
+    run_script: RunScript
+    also: Also | None = None
+    scripts: Mapping[str, Script] = field(default_factory=dict[str, Script])
     at_spawn: bool = True
 
 
 @final
 class Resolved(msgspec.Struct, frozen=True):
-    """What one seed gave. A block that is not ok failed, and *notes* say why."""
+    """What one seed gave. A block that is not ok failed, and *notes* say why; *script* is the one that was run."""
 
     region: str
     form: str
     blocks: tuple[SeedBlock, ...]
     notes: tuple[str, ...] = ()
+    script: Script | None = None
 
 
 def check_callers(regions: Mapping[str, Region], blueprint: str, given: Mapping[str, Text]) -> None:
@@ -101,23 +119,18 @@ async def resolve_seeds(regions: Sequence[Region], sources: Sources) -> tuple[Re
     """Resolve the seeds of *regions*, all at the same time, and return what they gave in the order of *regions*.
 
     Raises:
-        SpawnRefused: A path leads outside, or what a required region needs cannot be had.
+        SpawnRefused: A path leads outside, a script fails, or what a required region needs cannot be had.
     """
-    seeded = [region for region in regions if region.seed is not None]
-    for region in seeded:
-        if isinstance(region.seed, FilesSeed):
-            for path in region.seed.paths:
-                _contained(region, path, sources)
-        elif isinstance(region.seed, GlobSeed):
-            _contained(region, region.seed.pattern, sources, wild=True)
-    made = {region.name: _at_hand(region, sources) for region in seeded}
-    wanting = [region for region in seeded if made[region.name] is None]
-    refused: dict[str, SpawnRefused | NotBuiltYet] = {}
+    seeded = {region.name: region for region in regions if region.seed is not None}
+    made = {name: _at_hand(region, sources) for name, region in seeded.items()}
+    wanting = [seeded[name] for name, resolved in made.items() if resolved is None]
+    found = await _look_up([region for region in wanting if isinstance(region.seed, _ON_DISK)], sources)
+    refused: dict[str, SpawnRefused] = {}
 
     async def fetch(region: Region) -> None:
         try:
-            made[region.name] = await _fetch(region, sources)
-        except (SpawnRefused, NotBuiltYet) as exc:
+            made[region.name] = await _fetch(region, found.get(region.name), sources)
+        except SpawnRefused as exc:
             refused[region.name] = exc
 
     if wanting:
@@ -128,6 +141,20 @@ async def resolve_seeds(regions: Sequence[Region], sources: Sources) -> tuple[Re
         if region.name in refused:
             raise refused[region.name]
     return tuple(resolved for resolved in made.values() if resolved is not None)
+
+
+_ON_DISK = (FilesSeed, GlobSeed, ScriptSeed)
+
+
+async def _look_up(regions: Sequence[Region], sources: Sources) -> Mapping[str, Found]:
+    """Check every path of *regions* and return what they lead to, by region; nothing but scripts is read yet."""
+    if not regions:
+        return {}
+
+    def look() -> dict[str, Found]:
+        return {region.name: look_up(region, sources) for region in regions}
+
+    return await anyio.to_thread.run_sync(look, limiter=sources.threads)
 
 
 def _at_hand(region: Region, sources: Sources) -> Resolved | None:
@@ -144,115 +171,34 @@ def _at_hand(region: Region, sources: Sources) -> Resolved | None:
             return None
 
 
-async def _fetch(region: Region, sources: Sources) -> Resolved:
-    seed = region.seed
-    match seed:
-        case FilesSeed(paths):
-            return await _files(region, "files", paths, sources)
-        case GlobSeed(pattern):
-            matches = await anyio.to_thread.run_sync(_matches, region, pattern, sources, limiter=sources.threads)
-            return await _files(region, "glob", matches, sources)
-        case ToolsSeed():
+async def _fetch(region: Region, found: Found | None, sources: Sources) -> Resolved:
+    match region.seed:
+        case FilesSeed() | GlobSeed() if found is not None:
+            return await _files(region, found.paths, sources)
+        case ScriptSeed() if found is not None and found.script is not None:
+            return await _script(region, found.script, sources)
+        case CommandSeed(command):
+            return await _command(region, command, sources)
+        case ToolsSeed() as seed:
             return await _tools(region, seed, sources)
         case _:
-            form = "command" if isinstance(seed, CommandSeed) else "script"
-            raise NotBuiltYet(
-                f"region {region.name!r} is seeded by a {form}, which this version does not run; "
-                "seed it with `files`, `glob`, `literal`, `tool` or a caller's value",
-                keys=(f"context.regions.{region.name}.seed.{form}",),
-            )
+            raise AssertionError(f"nothing fetches {region.seed!r}")
 
 
-# --- files
+def form_of(seed: Seed | None) -> str:
+    """Return the form of a seed, as its events say it."""
+    return _FORMS[type(seed)]
 
 
-def _root(path: str, sources: Sources) -> tuple[Path, str]:
-    """Return the folder that *path* may not leave, and *path* below it."""
-    if not path.startswith(_OWN_FOLDER):
-        return sources.workdir, path
-    folder = sources.blueprint.folder
-    if folder is None:
-        raise SpawnRefused(f"{path!r} means the blueprint's own folder and it has none; build it with `folder=`")
-    return folder.resolve(), path.removeprefix(_OWN_FOLDER)
-
-
-def _contained(region: Region, path: str, sources: Sources, *, wild: bool = False) -> None:
-    """Refuse a path (a pattern, where *wild*) that leads outside, before anything is read."""
-    root, below = _root(path, sources)
-    pure = PurePosixPath(below)
-    fixed = _fixed_parts(pure) if wild else pure.parts
-    try:
-        real = root.joinpath(*fixed).resolve()
-    except (OSError, RuntimeError, ValueError) as exc:
-        raise SpawnRefused(f"the seed of region {region.name!r} names {path!r}, which is no path: {exc}") from exc
-    if ".." in pure.parts[len(fixed) :] or (real != root and root not in real.parents):
-        where = "the blueprint's folder" if path.startswith(_OWN_FOLDER) else "the working directory"
-        raise SpawnRefused(
-            f"the seed of region {region.name!r} names {path!r}, which leads outside {where}; name a path inside it"
-        )
-
-
-def _fixed_parts(pattern: PurePosixPath) -> tuple[str, ...]:
-    """Return the parts of *pattern* in front of its first wildcard."""
-    parts = pattern.parts
-    wild = next((i for i, part in enumerate(parts) if any(mark in part for mark in "*?[")), len(parts))
-    return parts[:wild]
-
-
-def _matches(region: Region, pattern: str, sources: Sources) -> tuple[str, ...]:
-    """Return the files that *pattern* matches, sorted, as somebody would write them."""
-    root, below = _root(pattern, sources)
-    prefix = _OWN_FOLDER if pattern.startswith(_OWN_FOLDER) else ""
-    if PurePosixPath(below).name == "**":
-        below = f"{below}/*"  # all files below; Python means all folders before 3.13
-    try:
-        files = (path.relative_to(root).as_posix() for path in root.glob(below) if not path.is_dir())
-        found = sorted(itertools.islice(files, sources.most_files + 1))
-    except (ValueError, NotImplementedError) as exc:
-        raise SpawnRefused(
-            f"the seed of region {region.name!r} has the glob {pattern!r}, which is none: {exc}"
-        ) from exc
-    if len(found) > sources.most_files:
-        raise SpawnRefused(
-            f"the glob {pattern!r} of region {region.name!r} matches more than {sources.most_files} files; narrow it, "
-            "or raise the limit `list_entries`"
-        )
-    for path in found:
-        _contained(region, f"{prefix}{path}", sources)
-    return tuple(f"{prefix}{path}" for path in found)
-
-
-async def _files(region: Region, form: str, paths: Sequence[str], sources: Sources) -> Resolved:
-    blocks: list[SeedBlock] = []
-    notes: list[str] = []
-    for path in paths:
-        try:
-            text = await anyio.to_thread.run_sync(_read, path, sources, limiter=sources.threads)
-        except PathRefused as refused:
-            if refused.why == "outside" or (region.required and sources.at_spawn):
-                raise SpawnRefused(f"the seed of region {region.name!r} cannot be read: {refused}") from refused
-            notes.append(str(refused))
-            blocks.append(block_of(path, str(refused), ok=False))
-        else:
-            blocks.append(block_of(path, text))
-    if region.required and not blocks:
-        raise SpawnRefused(f"region {region.name!r} is required and its seed {form} gives nothing; check the path")
-    return Resolved(region.name, form, tuple(blocks), tuple(notes))
-
-
-def _read(path: str, sources: Sources) -> str:
-    root, below = _root(path, sources)
-    with os.fdopen(open_inside(root, below), "rb") as file:
-        data = file.read(sources.most_bytes + 1)
-    if len(data) > sources.most_bytes:
-        raise PathRefused("special", f"{path!r} is larger than {sources.most_bytes:,} bytes; raise `seed_bytes`")
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as exc:
-        raise PathRefused("special", f"{path!r} is not UTF-8 text") from exc
-    if "\0" in text:
-        raise PathRefused("special", f"{path!r} is binary, not text")
-    return text
+_FORMS: Mapping[type, str] = {
+    CallerSeed: "caller",
+    LiteralSeed: "literal",
+    FilesSeed: "files",
+    GlobSeed: "glob",
+    CommandSeed: "command",
+    ScriptSeed: "script",
+    ToolsSeed: "tools",
+}
 
 
 def block_of(name: str, text: str, *, ok: bool = True) -> SeedBlock:
@@ -262,7 +208,57 @@ def block_of(name: str, text: str, *, ok: bool = True) -> SeedBlock:
     return SeedBlock(shown, whole, estimate_text(whole), ok)
 
 
-# --- tools
+def _whole(region: Region, text: str) -> Resolved:
+    """Return what a seed gave that is one text without a heading; empty text is nothing."""
+    value = Text.of(text)
+    blocks = (SeedBlock("", value, estimate_text(value)),) if text.strip() else ()
+    return Resolved(region.name, form_of(region.seed), blocks)
+
+
+def _needed(region: Region, sources: Sources, resolved: Resolved) -> Resolved:
+    """Return *resolved*; a spawn is refused where a region needs what it does not give."""
+    if sources.at_spawn and region.required and not any(block.ok for block in resolved.blocks):
+        why = f": {'; '.join(resolved.notes)}" if resolved.notes else "; check it"
+        raise SpawnRefused(f"region {region.name!r} is required and its seed {resolved.form} gives nothing{why}")
+    return resolved
+
+
+# --- the forms
+
+
+async def _files(region: Region, paths: Sequence[str], sources: Sources) -> Resolved:
+    blocks: list[SeedBlock] = []
+    notes: list[str] = []
+    for path in paths:
+        try:
+            text = await anyio.to_thread.run_sync(read_text, path, sources, limiter=sources.threads)
+        except PathRefused as refused:
+            if refused.why == "outside" or (region.required and sources.at_spawn):
+                raise SpawnRefused(f"the seed of region {region.name!r} cannot be read: {refused}") from refused
+            notes.append(str(refused))
+            blocks.append(block_of(path, str(refused), ok=False))
+            continue
+        blocks.append(block_of(path, text))
+    return _needed(region, sources, Resolved(region.name, form_of(region.seed), tuple(blocks), tuple(notes)))
+
+
+async def _command(region: Region, command: str, sources: Sources) -> Resolved:
+    try:
+        resolved = _whole(region, await sources.run_command(command))
+    except SeedFailed as failed:
+        said = f"the command {command!r} {failed}"
+        resolved = Resolved(region.name, "command", (SeedBlock("", Text.of(""), 0, ok=False),), (said,))
+    return _needed(region, sources, resolved)
+
+
+async def _script(region: Region, script: Script, sources: Sources) -> Resolved:
+    try:
+        resolved = _whole(region, await sources.run_script(script, region.name))
+    except SeedFailed as failed:
+        if sources.at_spawn:
+            raise SpawnRefused(f"the seed of region {region.name!r} fails: {failed}") from failed
+        resolved = Resolved(region.name, "script", (SeedBlock("", Text.of(""), 0, ok=False),), (str(failed),))
+    return _needed(region, sources, msgspec.structs.replace(resolved, script=script))
 
 
 async def _tools(region: Region, seed: ToolsSeed, sources: Sources) -> Resolved:

@@ -13,14 +13,14 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from shoal.blueprints import LaneSettings
-from shoal.errors import ProviderError
+from shoal.errors import ProviderError, SpawnRefused
 from shoal.providers import Block, Message, Purpose, Request, Segment, Text
 from shoal.runtime._ask import Standing, completion, exchanged, overflow
 from shoal.runtime._host import Serving
 from shoal.runtime._lanes import Job, JobFailed
 from shoal.runtime._live import Live
 from shoal.runtime._seeds import resolve_seeds
-from shoal.runtime._sources import sources_of
+from shoal.runtime._sources import repeatable, sources_of
 from shoal.runtime.context import OVERHEAD, Draft, Entry, Order, Part, Plan, estimate, estimate_text
 from shoal.runtime.events import (
     InferenceFailed,
@@ -117,6 +117,7 @@ def submit_job(live: Live, job_id: int) -> None:
             settings, work = _settings(lanes.titling, TITLING), _title
         case "refresh":
             settings, work = _settings(lanes.refresh, REFRESH), _refreshed
+    once = started.lane == "refresh" and not _repeatable(live, started)
     live.host.submit(
         started.lane,
         Job(
@@ -125,9 +126,23 @@ def submit_job(live: Live, job_id: int) -> None:
             partial(work, live, job_id, started, settings),
             partial(_degrade, live, job_id, started),
             settings.timeout_s or 0.0,
-            settings.retries or 0,
+            0 if once else settings.retries or 0,
         ),
     )
+
+
+def take_up_job(live: Live, job_id: int) -> None:
+    """Go on with a job that an earlier life of the run had ordered, unless something would then happen twice."""
+    started = live.state.jobs[job_id].started
+    if started.lane == "refresh" and not _repeatable(live, started):
+        _degrade(live, job_id, started, "interrupted", "the process died while it ran; what it had done is unknown")
+    else:
+        submit_job(live, job_id)
+
+
+def _repeatable(live: Live, started: LaneStarted) -> bool:
+    """Say whether the seed that a job resolves again may be resolved once more."""
+    return repeatable(live.state.stage.layout.regions[started.region].seed, live.state.program)
 
 
 def drop_jobs(live: Live) -> None:
@@ -237,7 +252,14 @@ def first_words(task: str) -> str:
 async def _refreshed(live: Live, job_id: int, started: LaneStarted, settings: LaneSettings) -> None:
     """Resolve a region's seed again; what failed keeps its old block."""
     region = live.state.stage.layout.regions[started.region]
-    resolved = (await resolve_seeds([region], sources_of(live)))[0]
+    # What a tool or a command does must not be the first thing that is known of it.
+    await live.durable()
+    if not _wanted(live, job_id):
+        return
+    try:
+        resolved = (await resolve_seeds([region], sources_of(live, job_id)))[0]
+    except SpawnRefused as refused:
+        raise JobFailed("refused", str(refused), final=True) from refused
     if not _wanted(live, job_id):
         return
     changes = live.state.view.plan_refresh(resolved.region, resolved.form, resolved.blocks, resolved.notes)

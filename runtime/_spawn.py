@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, final
 
+import msgspec
+
 from shoal.errors import SpawnRefused
 from shoal.providers import Message, Text
 from shoal.runtime._edges import enter
@@ -14,12 +16,12 @@ from shoal.runtime._host import Host
 from shoal.runtime._live import Live
 from shoal.runtime._program import Program
 from shoal.runtime._seeds import Resolved, check_callers, fitted, resolve_seeds
-from shoal.runtime._sources import sources
+from shoal.runtime._sources import Moment, sources
 from shoal.runtime._state import RunState
+from shoal.runtime._tooling import tool_context
 from shoal.runtime._unbuilt import refuse_unbuilt
 from shoal.runtime.context import Draft, SeedResolved, items_of, resolve
 from shoal.runtime.events import Event, RunSpawned, ToolSource
-from shoal.runtime.tools import ToolContext
 
 
 @final
@@ -86,18 +88,6 @@ async def give_birth(host: Host, birth: Birth, announce: Callable[[], object] | 
     given = caller if task is None else {**caller, "task": task}
     check_callers(program.regions, program.blueprint.name, given)
     _check_serving(host, birth)
-    limits = host.limits
-    context = ToolContext(
-        birth.run_id,
-        workdir,
-        frozenset(program.regions),
-        birth.output_dir,
-        host.threads,
-        limits.read_bytes,
-        limits.list_entries,
-    )
-    resolved = await resolve_seeds(tuple(program.regions.values()), sources(host, program, context, given))
-    state = RunState(birth.run_id, program)
     spawned = RunSpawned(
         program.blueprint.name,
         program.digest,
@@ -118,15 +108,29 @@ async def give_birth(host: Host, birth: Birth, announce: Callable[[], object] | 
         children_deeper=birth.deeper,
         output_dir=None if birth.output_dir is None else str(birth.output_dir),
     )
+    entry = birth.stage or program.blueprint.entry
+    resolved = await _seeded(host, birth, spawned, entry)
+    scripts = {seed.script.path: seed.script for seed in resolved if seed.script is not None}
+    spawned = msgspec.structs.replace(spawned, scripts=tuple((path, script.digest) for path, script in scripts.items()))
+    state = RunState(birth.run_id, program)
     # Worked out on a state of its own first: what is refused here leaves no trace in the journal.
-    events = _first_events(host, state, spawned, birth.stage or program.blueprint.entry, resolved)
+    events = _first_events(host, state, spawned, entry, resolved)
     if announce is not None:
         announce()
     host.journal.define(program.digest, program.definition)
+    for script in scripts.values():
+        host.journal.define(script.digest, script.source.encode())
     for event in events:
         host.journal.append(event)
     await host.journal.barrier()
     return state
+
+
+async def _seeded(host: Host, birth: Birth, spawned: RunSpawned, entry: str) -> tuple[Resolved, ...]:
+    program = birth.program
+    context = tool_context(host, program, spawned, birth.run_id, lambda _name: None)
+    moment = Moment(program.stages[entry].stage, 1, host.clock.unix(), 0)
+    return await resolve_seeds(tuple(program.regions.values()), sources(host, program, context, spawned, moment))
 
 
 def _folder(path: Path) -> Path:

@@ -118,6 +118,7 @@ class Swarm:
             ),
         )
         self._stack.push_async_callback(self._close_providers)
+        self._stack.callback(hall.sandbox.close)
         self._stack.callback(self._detach)
         # Children of trees that users start find their swarm by it: the tasks of the root run in this context.
         token = HALL.set(hall)

@@ -8,10 +8,8 @@ from shoal.blueprints import (
     Blueprint,
     Budget,
     ChildSupervision,
-    CommandSeed,
     Region,
     Repetition,
-    ScriptSeed,
     Stage,
 )
 from shoal.errors import NotBuiltYet
@@ -59,8 +57,6 @@ def _region(path: str, region: Region) -> Iterator[str]:
         "kind": region.kind == "custom",
         "accepts": region.accepts is not None,
         "max_stored": region.max_stored is not None,
-        "seed.command": isinstance(region.seed, CommandSeed),
-        "seed.script": isinstance(region.seed, ScriptSeed),
     }
     yield from (f"{path}.{key}" for key, is_used in used.items() if is_used)
 

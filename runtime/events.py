@@ -68,6 +68,8 @@ class RunSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
         model: Model that replaces every stage's, as `provider:model`; `None` for none.
         children_deeper: How many levels of children may stand below it.
         output_dir: Where the front door writes its report; listings leave it out.
+        scripts: Scripts that are not in its definition, such as those of seeds: path, as the blueprint writes it, and
+            the digest under which the journal holds the text.
     """
 
     name: str
@@ -89,6 +91,7 @@ class RunSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
     model: str | None = None
     children_deeper: int = 3
     output_dir: str | None = None
+    scripts: tuple[tuple[str, str], ...] = ()
 
 
 @final
@@ -541,7 +544,7 @@ class LaneDegraded(msgspec.Struct, frozen=True, gc=False, array_like=True):
         job: Seq of its `LaneStarted`.
         region: The region it was for; empty for titling.
         reason: `crashed`, `timeout`, `lane_down`, `nonsense`, `blank`, `not_smaller`, `overflow`, `provider`,
-            `dropped`.
+            `dropped`; of a seed also `failed`, `refused` (it may not be resolved), `interrupted` (its process died).
         error: The last error; empty for none.
         bytes_saved: Of `not_smaller`: what the summary would have saved, 0 or less.
     """

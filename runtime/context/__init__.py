@@ -39,7 +39,7 @@ from shoal.runtime.context._operations import OPERATIONS, operate
 from shoal.runtime.context._plan import Order, Plan
 from shoal.runtime.context._refresh import items_of
 from shoal.runtime.context._render import Theme
-from shoal.runtime.context._routing import Destination, destination, pointer
+from shoal.runtime.context._routing import Destination, destination, pointer, where_stands
 from shoal.runtime.context._store import Item, RegionState
 from shoal.runtime.context._window import Window
 from shoal.runtime.context.attribution import (
@@ -110,4 +110,5 @@ __all__ = [
     "pointer",
     "rates_of",
     "resolve",
+    "where_stands",
 ]

@@ -60,12 +60,18 @@ def pointer(
     else:
         cut = f"The result was cut: {kept} of {whole} tokens are kept."
         said = cut if plan.cut else f"The whole result, {whole} tokens, is kept."
-        said = f"{said} {_where(layout, region, reads_regions=reads_regions)}"
+        said = f"{said} {where_stands(layout, region, reads_regions=reads_regions)}"
     return f"[{said}]\n{note}" if note else f"[{said}]"
 
 
-def _where(layout: Layout, region: str, *, reads_regions: bool) -> str:
-    """Return where the text of *region* stands in this prompt."""
+def where_stands(layout: Layout, region: str, *, reads_regions: bool) -> str:
+    """Return where the text of *region* stands in a prompt, a sentence.
+
+    Args:
+        layout: What the stage sees.
+        region: The region.
+        reads_regions: The stage has `context_read`.
+    """
     definition = layout.regions.get(region)
     if definition is None:
         where = f"It is in the region `{region}`, which this stage does not show."

@@ -1,5 +1,5 @@
 """Scripts: Python that a blueprint ships, run in a sandbox without files, network or a clock of its own."""
 
-from shoal.runtime.scripts._sandbox import Sandbox, Script, ScriptError, ScriptLimits
+from shoal.runtime.scripts._sandbox import Plain, Sandbox, Script, ScriptError, ScriptLimits
 
-__all__ = ["Sandbox", "Script", "ScriptError", "ScriptLimits"]
+__all__ = ["Plain", "Sandbox", "Script", "ScriptError", "ScriptLimits"]

@@ -6,12 +6,22 @@ from collections.abc import Mapping
 
 from shoal.runtime.tools._files import FILE_TOOLS
 from shoal.runtime.tools._gates import Verdict, compiled, judge, parse_json, violations
+from shoal.runtime.tools._grants import Grants
+from shoal.runtime.tools._line_gate import LineRules, judge_line, with_line
+from shoal.runtime.tools._lines import command_problem, keys_of
 from shoal.runtime.tools._listing import shown_name
+from shoal.runtime.tools._looking import READ_ONLY_GIT
+from shoal.runtime.tools._machine import MACHINE_TOOLS
 from shoal.runtime.tools._people import PEOPLE_TOOLS, QUESTIONS
 from shoal.runtime.tools._permissions import Permissions
+from shoal.runtime.tools._process import hunt
+from shoal.runtime.tools._read_paths import ReadPaths, ungranted
+from shoal.runtime.tools._shell import SHELL, SHELL_TOOL, failure_of, mark_of, run_in_shell, shown
 from shoal.runtime.tools._tool import (
     Effects,
     FunctionTool,
+    RunFacts,
+    Shell,
     Tool,
     ToolContext,
     ToolResult,
@@ -21,29 +31,59 @@ from shoal.runtime.tools._tool import (
     tool,
 )
 from shoal.runtime.tools._window import FAN_OUT, RUN_TOOLS, SUBMIT_OUTPUT, WINDOW_TOOLS
+from shoal.runtime.tools._writing import WRITING_TOOLS
 
-BUILT_IN: Mapping[str, Tool] = {each.name: each for each in (*FILE_TOOLS, *WINDOW_TOOLS, *RUN_TOOLS, *PEOPLE_TOOLS)}
+BUILT_IN: Mapping[str, Tool] = {
+    each.name: each
+    for each in (
+        *FILE_TOOLS,
+        *WRITING_TOOLS,
+        SHELL_TOOL,
+        *MACHINE_TOOLS,
+        *WINDOW_TOOLS,
+        *RUN_TOOLS,
+        *PEOPLE_TOOLS,
+    )
+}
 """Every built-in tool, by name."""
 
 __all__ = [
     "BUILT_IN",
     "FAN_OUT",
     "QUESTIONS",
+    "READ_ONLY_GIT",
+    "SHELL",
+    "SHELL_TOOL",
     "SUBMIT_OUTPUT",
     "Effects",
     "FunctionTool",
+    "Grants",
+    "LineRules",
     "Permissions",
+    "ReadPaths",
+    "RunFacts",
+    "Shell",
     "Tool",
     "ToolContext",
     "ToolResult",
     "Verdict",
     "as_tool",
+    "command_problem",
     "compiled",
+    "failure_of",
+    "hunt",
     "judge",
+    "judge_line",
+    "keys_of",
+    "mark_of",
     "parse_json",
+    "run_in_shell",
     "schema_bytes",
+    "shown",
     "shown_name",
     "source_digest",
     "tool",
+    "ungranted",
     "violations",
+    "with_line",
 ]

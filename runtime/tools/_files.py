@@ -11,8 +11,9 @@ import anyio.to_thread
 import msgspec
 
 from shoal.providers import Text
-from shoal.runtime._paths import PathRefused, open_inside
+from shoal.runtime._paths import Also, PathRefused, open_inside
 from shoal.runtime.tools._listing import Listing, list_folder, shown_name
+from shoal.runtime.tools._schema import PATH, object_of
 from shoal.runtime.tools._tool import Effects, Tool, ToolContext, ToolResult
 
 _READS = Effects(reads=True)
@@ -36,13 +37,20 @@ class Page(msgspec.Struct, frozen=True, gc=False):
     replaced: int = 0
 
 
-def read_page(root: Path, path: str, offset: int, most_bytes: int) -> Page:
+def read_page(root: Path, path: str, offset: int, most_bytes: int, also: Also | None = None) -> Page:
     """Read the text of *path* from byte *offset* on, at most *most_bytes*; a page ends at the end of a line if it can.
+
+    Args:
+        root: The folder that is not left, a real path.
+        path: The file, relative to *root* or absolute.
+        offset: Where to begin.
+        most_bytes: Most bytes to read.
+        also: Says what outside *root* may be read all the same; `None` for nothing.
 
     Raises:
         PathRefused: It cannot be opened, or is binary.
     """
-    descriptor = open_inside(root, path)
+    descriptor = open_inside(root, path, also=also)
     with os.fdopen(descriptor, "rb") as file:
         size = os.fstat(descriptor).st_size
         file.seek(min(offset, size))
@@ -76,7 +84,9 @@ async def _read_file(context: ToolContext, args: Mapping[str, Any]) -> ToolResul
     path, offset = str(args["path"]), int(args.get("offset", 0))
     most = min(context.read_bytes, int(args.get("limit") or context.read_bytes))
     try:
-        page = await anyio.to_thread.run_sync(read_page, context.workdir, path, offset, most, limiter=context.threads)
+        page = await anyio.to_thread.run_sync(
+            read_page, context.workdir, path, offset, most, context.also, limiter=context.threads
+        )
     except PathRefused as refused:
         return ToolResult.error(_advice(context, path, refused))
     return ToolResult(Text.of(page.text or _nothing(page, offset)), _note(page, offset))
@@ -97,8 +107,9 @@ def _note(page: Page, offset: int) -> str:
 
 
 def _advice(context: ToolContext, path: str, refused: PathRefused) -> str:
-    if refused.why == "missing" and path in context.regions:
-        return f'{path!r} is a region, not a file: its text stands in this prompt under "## {path}"'
+    where = context.region(path) if refused.why == "missing" else None
+    if where is not None:
+        return f"{path!r} is a region, not a file. {where}"
     if refused.why == "directory":
         return f"{refused}; list it with `list_dir`"
     if refused.why == "file":
@@ -120,7 +131,7 @@ async def _read_files(context: ToolContext, args: Mapping[str, Any]) -> ToolResu
             continue
         try:
             page: Page = await anyio.to_thread.run_sync(
-                read_page, context.workdir, path, offset, left, limiter=context.threads
+                read_page, context.workdir, path, offset, left, context.also, limiter=context.threads
             )
         except PathRefused as refused:
             texts.append(f"--- {name} ---\n[error] {_advice(context, path, refused)}")
@@ -142,7 +153,12 @@ async def _list_dir(context: ToolContext, args: Mapping[str, Any]) -> ToolResult
 
     def listing() -> Listing:
         return list_folder(
-            context.workdir, path, recursive=recursive, most=context.list_entries, hidden=context.hidden_dir
+            context.workdir,
+            path,
+            recursive=recursive,
+            most=context.list_entries,
+            hidden=context.hidden_dir,
+            also=context.also,
         )
 
     try:
@@ -164,21 +180,16 @@ async def _list_dir(context: ToolContext, args: Mapping[str, Any]) -> ToolResult
 
 # --- what models see
 
-_PATH = {"type": "string", "description": "Path relative to the working directory."}
 _OFFSET = {"type": "integer", "minimum": 0, "default": 0, "description": "Byte to start at."}
-
-
-def _object(properties: Mapping[str, Any], *required: str) -> Mapping[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
 FILE_TOOLS = (
     Tool(
         "read_file",
         "Read a text file. A long file comes in pages; the result says where to continue.",
-        _object(
+        object_of(
             {
-                "path": _PATH,
+                "path": PATH,
                 "offset": _OFFSET,
                 "limit": {"type": "integer", "minimum": 1, "description": "Most bytes to read."},
             },
@@ -190,7 +201,7 @@ FILE_TOOLS = (
     Tool(
         "read_files",
         "Read several text files at once, each under its path.",
-        _object({"paths": {"type": "array", "items": _PATH, "minItems": 1}, "offset": _OFFSET}, "paths"),
+        object_of({"paths": {"type": "array", "items": PATH, "minItems": 1}, "offset": _OFFSET}, "paths"),
         _read_files,
         effects=_READS,
     ),
@@ -198,9 +209,9 @@ FILE_TOOLS = (
         "list_dir",
         "List a folder, one name a line; folders end in `/`. Recursively, it lists all files below, without hidden "
         "and ignored ones. A name with control characters is quoted as a JSON string.",
-        _object(
+        object_of(
             {
-                "path": {**_PATH, "default": "."},
+                "path": {**PATH, "default": "."},
                 "recursive": {"type": "boolean", "default": False, "description": "List all files below it."},
             }
         ),

@@ -76,6 +76,11 @@ def read_rules(text: str) -> tuple[Rule, ...]:
     return tuple(rule for line in reversed(lines) if (rule := _rule(line.removesuffix("\r"))) is not None)
 
 
+def rule_of_parts(names: Sequence[str]) -> Rule:
+    """Return a rule that matches paths whose parts match *names* one by one; `**` stands for any number of parts."""
+    return Rule(ignores=True, folders_only=False, parts=tuple(map(_part, names)))
+
+
 def verdict(rules: Iterable[Rule], path: Sequence[str], *, folder: bool) -> bool | None:
     """Say whether *rules* (the last one first) ignore *path*, given in its parts; `None` where none speaks of it."""
     for rule in rules:

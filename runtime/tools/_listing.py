@@ -11,7 +11,7 @@ from typing import TypeAlias, final
 
 import msgspec
 
-from shoal.runtime._paths import PathRefused, location, open_inside
+from shoal.runtime._paths import Also, PathRefused, location, open_inside
 from shoal.runtime.tools._ignore import Rule, read_rules, verdict
 
 _IGNORE_FILE = ".gitignore"
@@ -51,7 +51,9 @@ def shown_name(name: str) -> str | None:
     return json.dumps(name, ensure_ascii=not printable)
 
 
-def list_folder(root: Path, path: str, *, recursive: bool, most: int, hidden: Path | None) -> Listing:
+def list_folder(
+    root: Path, path: str, *, recursive: bool, most: int, hidden: Path | None, also: Also | None = None
+) -> Listing:
     """List *path*. Recursively, only files are listed, and hidden and ignored ones are left out.
 
     Args:
@@ -60,15 +62,16 @@ def list_folder(root: Path, path: str, *, recursive: bool, most: int, hidden: Pa
         recursive: List all files below it.
         most: Most names that are listed.
         hidden: A folder that is left out; `None` for none.
+        also: Says what outside *root* may be listed all the same; `None` for nothing.
 
     Raises:
         PathRefused: It cannot be opened, or is no folder.
     """
     out_of_sight = None if hidden is None else hidden.resolve()
-    descriptor = open_inside(root, path, directory=True)
+    descriptor = open_inside(root, path, directory=True, also=also)
     try:
         top = location(descriptor, root / path)
-        walk = _Walk(root, top, out_of_sight)
+        walk = _Walk(root, top, out_of_sight, also)
         found = (
             sorted(f"{Path(path, name)}" for name in walk.files(descriptor)) if recursive else walk.level(descriptor)
         )
@@ -81,8 +84,9 @@ def list_folder(root: Path, path: str, *, recursive: bool, most: int, hidden: Pa
 class _Walk:
     """A walk through a folder, by descriptor: one that is swapped for a link meanwhile is not followed."""
 
-    def __init__(self, root: Path, top: Path, hidden: Path | None) -> None:
+    def __init__(self, root: Path, top: Path, hidden: Path | None, also: Also | None) -> None:
         self.root = root
+        self.also = also
         self.top = top
         self.hidden = hidden
         self.unreadable = 0
@@ -117,7 +121,7 @@ class _Walk:
         self.unreadable += 1
 
     def _readable(self, folder: int, path: Path) -> bool:
-        """Say whether *path* is a regular file, or a link to one inside the root."""
+        """Say whether *path* is a regular file, or a link to one that may be read."""
         try:
             mode = os.stat(path.name, dir_fd=folder, follow_symlinks=False).st_mode
         except FileNotFoundError:
@@ -125,7 +129,8 @@ class _Walk:
         if not stat.S_ISLNK(mode):
             return stat.S_ISREG(mode)
         real = Path(os.path.realpath(path))
-        return self.root in real.parents and os.path.isfile(real)  # noqa: PTH113 - `Path.is_file` may raise
+        inside = self.root in real.parents or (self.also is not None and self.also(real))
+        return inside and os.path.isfile(real)  # noqa: PTH113 - `Path.is_file` may raise
 
 
 # --- what is ignored

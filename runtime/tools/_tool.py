@@ -7,6 +7,7 @@ import hashlib
 import inspect
 import json
 import re
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ import msgspec
 from shoal.blueprints import Permission, tool_name
 from shoal.errors import ToolInvalid
 from shoal.providers import Text, ToolSpec
+from shoal.runtime._paths import Also
 from shoal.runtime.context import estimate_text
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -80,26 +82,80 @@ class ToolResult(msgspec.Struct, frozen=True, gc=False):
 
 @final
 @dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What a run may be told about itself.
+
+    Args:
+        blueprint: Name of its blueprint.
+        version: Version of its blueprint.
+        parent: The run that spawned it; `None` for a root.
+        depth: 0 for a root.
+        children_deeper: How many levels of children may stand below it.
+        unattended: Nobody is there to ask.
+    """
+
+    blueprint: str = ""
+    version: str = ""
+    parent: str | None = None
+    depth: int = 0
+    children_deeper: int = 0
+    unattended: bool = True
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """How shell lines run.
+
+    Args:
+        timeout_s: Seconds that one may take.
+        most_bytes: Most bytes that are kept of each stream.
+        allow_env_vars: Variables that they get though these look like credentials.
+        threads: Limits the threads that wait for lines; `None` takes those of the tools.
+    """
+
+    timeout_s: float = 60.0
+    most_bytes: int = 1024 * 1024
+    allow_env_vars: tuple[str, ...] = ()
+    threads: anyio.CapacityLimiter | None = None
+
+
+def _no_region(_name: str) -> str | None:
+    return None
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class ToolContext:
     """What a built-in tool works with.
 
     Args:
         run_id: The run.
-        workdir: Its working directory; nothing outside it is read or written.
-        regions: Names of the regions that the stage sees.
+        workdir: Its working directory, a real path; nothing outside it is written.
         hidden_dir: A folder that listings leave out; `None` for none.
         threads: Limits the threads that block for tools.
         read_bytes: Most bytes that one read gives.
         list_entries: Most entries that one listing gives.
+        edit_bytes: Largest file that is edited.
+        region: Says where the text of a region of that name stands; `None` where there is no such region.
+        also: Says what outside *workdir* may be read; `None` for nothing.
+        shell: How shell lines run.
+        now: Returns the time, unix seconds.
+        facts: What the run may be told about itself.
     """
 
     run_id: str
     workdir: Path
-    regions: frozenset[str]
     hidden_dir: Path | None
     threads: anyio.CapacityLimiter
-    read_bytes: int
-    list_entries: int
+    read_bytes: int = 256 * 1024
+    list_entries: int = 2_000
+    edit_bytes: int = 8 * 1024 * 1024
+    region: Callable[[str], str | None] = _no_region
+    also: Also | None = None
+    shell: Shell = Shell()
+    now: Callable[[], float] = time.time
+    facts: RunFacts = RunFacts()
 
 
 class Call(Protocol):

@@ -34,6 +34,11 @@ Rows are never changed: a field that is added later is added to a row of its own
 """
 
 named = pytest.mark.parametrize("sample", SAMPLE, ids=lambda sample: sample["kind"])
+newest = pytest.mark.parametrize(
+    "sample",
+    [sample for sample in SAMPLE if len(sample["means"]) == len(KINDS[sample["number"]].__struct_fields__)],
+    ids=lambda sample: sample["kind"],
+)
 
 
 def means(payload: Any) -> dict[str, Any]:
@@ -67,7 +72,7 @@ def test_no_number_is_given_twice():
     assert {KINDS[number]: number for number in KINDS} == NUMBERS
 
 
-@named
+@newest
 def test_fields_that_a_newer_version_appended_are_passed_over(sample: dict[str, Any]):
     newer = f'{sample["row"][:-1]},"more",[1],{{"and": "more"}}]'
     assert decode(sample["number"], newer.encode()) == decode(sample["number"], sample["row"].encode())

@@ -13,7 +13,6 @@ from shoal.blueprints import (
     BlueprintTransform,
     Budget,
     ChildSupervision,
-    CommandSeed,
     Edge,
     FanOut,
     FileTracking,
@@ -22,7 +21,6 @@ from shoal.blueprints import (
     OutputSpec,
     Region,
     Repetition,
-    ScriptSeed,
     Stage,
     StageContext,
 )
@@ -94,8 +92,6 @@ REGION: list[tuple[str, dict[str, Any]]] = [
     ("kind", {"kind": "custom", "script": "r.py"}),
     ("accepts", {"accepts": ("image/*",)}),
     ("max_stored", {"max_stored": 3}),
-    ("seed.command", {"seed": CommandSeed("ls")}),
-    ("seed.script", {"seed": ScriptSeed("s.py")}),
 ]
 
 

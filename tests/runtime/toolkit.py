@@ -17,9 +17,16 @@ def context(
     hidden: Path | None = None,
     read_bytes: int = 256 * 1024,
     list_entries: int = 2_000,
+    more: dict[str, Any] | None = None,
 ) -> ToolContext:
     """Return what a tool works with in *workdir*; call it inside a running event loop."""
-    return ToolContext("run", workdir.resolve(), frozenset(regions), hidden, limiter(4), read_bytes, list_entries)
+
+    def region(name: str) -> str | None:
+        return f'It is already in this prompt, under "## {name}".' if name in regions else None
+
+    return ToolContext(
+        "run", workdir.resolve(), hidden, limiter(4), read_bytes, list_entries, region=region, **(more or {})
+    )
 
 
 async def called(tool: str | Tool, workdir: Path, /, *, given: dict[str, Any] | None = None, **args: Any) -> ToolResult:

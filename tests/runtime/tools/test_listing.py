@@ -75,7 +75,7 @@ async def test_a_folder_below_is_listed_by_its_path(tmp_path: Path):
         ("file", "'file' is not a folder; read it with `read_file`"),
         ("gone", "'gone' does not exist"),
         ("..", "'..' leads outside the folder 'work'; name a path inside it"),
-        ("notes", "'notes' is a region, not a file: its text stands in this prompt under \"## notes\""),
+        ("notes", "'notes' is a region, not a file. It is already in this prompt, under \"## notes\"."),
     ],
 )
 async def test_what_cannot_be_listed_says_why(tmp_path: Path, path: str, said: str):

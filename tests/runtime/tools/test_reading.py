@@ -152,7 +152,7 @@ async def test_a_pipe_does_not_block_the_call(tmp_path: Path):
 async def test_a_path_that_is_a_regions_name_says_where_its_text_stands(tmp_path: Path):
     result = await called("read_file", tmp_path, path="notes", given={"regions": ("notes",)})
     assert result.is_error
-    assert read(result).endswith("'notes' is a region, not a file: its text stands in this prompt under \"## notes\"")
+    assert read(result).endswith("'notes' is a region, not a file. It is already in this prompt, under \"## notes\".")
 
 
 async def test_a_file_that_has_a_regions_name_is_read(tmp_path: Path):
