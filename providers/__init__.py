@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from shoal.providers._anthropic import anthropic
     from shoal.providers._codex import codex
     from shoal.providers._compatible import compatible
+    from shoal.providers._google import google
     from shoal.providers._openai import openai, openai_chat
     from shoal.providers._rates import RateLimit
     from shoal.providers._transport import Timeouts
@@ -110,6 +111,7 @@ __all__ = [
     "counter",
     "digest",
     "exchange",
+    "google",
     "join",
     "offline",
     "openai",
@@ -127,6 +129,7 @@ _LAZY = {
     "anthropic": "_anthropic",
     "codex": "_codex",
     "compatible": "_compatible",
+    "google": "_google",
     "openai": "_openai",
     "openai_chat": "_openai",
 }

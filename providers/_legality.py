@@ -239,19 +239,27 @@ def wire_ids(answers: Sequence[Answered], *, length: int, exact: bool = False, o
     return theirs if taken and len(set(theirs)) == len(theirs) else made
 
 
-def tool_name(name: str, *, length: int = NAME_LENGTH) -> str:
-    """Return *name* in the vendors' alphabet and length; a name that had to change ends in a digest of itself."""
-    if len(name) <= length and _LEGAL.fullmatch(name):
+def tool_name(name: str, *, length: int = NAME_LENGTH, letter_first: bool = False) -> str:
+    """Return *name* in the vendors' alphabet and length; a name that had to change ends in a digest of itself.
+
+    Args:
+        name: Our name.
+        length: The most characters that the vendor takes, 12 or more.
+        letter_first: The vendor wants a letter or `_` at the start.
+    """
+    starts = not letter_first or name[:1].isalpha() or name[:1] == "_"
+    if len(name) <= length and _LEGAL.fullmatch(name) and starts:
         return name
     tag = _base62(name, 8)
-    return f"{_ILLEGAL.sub('_', name)[: length - 9]}_{tag}"
+    readable = _ILLEGAL.sub("_", name if starts else f"_{name}")
+    return f"{readable[: length - 9]}_{tag}"
 
 
-def tool_names(specs: Sequence[ToolSpec]) -> dict[str, ToolSpec]:
+def tool_names(specs: Sequence[ToolSpec], *, letter_first: bool = False) -> dict[str, ToolSpec]:
     """Return *specs* by the name that a vendor sees, in order; a second tool of one name is left out."""
     by_name: dict[str, ToolSpec] = {}
     for spec in specs:
-        by_name.setdefault(tool_name(spec.name), spec)
+        by_name.setdefault(tool_name(spec.name, letter_first=letter_first), spec)
     return by_name
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import final
@@ -10,10 +9,9 @@ from typing import final
 import anyio
 
 from shoal.errors import ConfigInvalid
+from shoal.providers._refusals import duration_s
 
 MINUTE_S = 60.0
-
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
 
 
 @final
@@ -169,12 +167,3 @@ class RateLimit:
 
 def _number(value: str | None) -> float | None:
     return float(value) if value is not None and value.strip().isdigit() else None
-
-
-def duration_s(text: str) -> float | None:
-    """Return the seconds that *text*, such as `6m0s` or `34s`, stands for; `None` where it stands for none."""
-    found = _DURATION.fullmatch(text.strip())
-    if found is None or not any(found.groups()):
-        return None
-    hours, minutes, seconds, millis = [float(part or 0) for part in found.groups()]
-    return hours * 3600 + minutes * 60 + seconds + millis / 1000

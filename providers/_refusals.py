@@ -25,7 +25,9 @@ MAX_QUOTED = 500
 
 _OVERFLOW = frozenset({"context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded"})
 _CREDITS = frozenset({"billing_error", "billing_hard_limit_reached", "insufficient_credits", "insufficient_quota"})
-_KEY = frozenset({"authentication_error", "invalid_api_key", "invalid_authentication"})
+_KEY = frozenset(
+    {"api_key_invalid", "authentication_error", "invalid_api_key", "invalid_authentication", "unauthenticated"}
+)
 _PERMISSION = frozenset({"permission_denied", "permission_error"})
 _FILTERED = frozenset(
     {"bio_policy", "content_filter", "content_policy_violation", "cyber_policy", "misalignment_policy_violation"}
@@ -64,21 +66,24 @@ _INVALID = frozenset(
 
 _OVERFLOW_WORDS = re.compile(
     r"maximum (?:context|model) length|context (?:size|window|length)[^.]*exceed|exceeds?[^.]*\bcontext"
-    r"|context length is only \d+|prompt is too long|too large for model with \d+",
+    r"|context length is only \d+|prompt is too long|too large for model with \d+"
+    r"|token count[^.]* exceeds the maximum number of tokens",
     re.IGNORECASE,
 )
 _CREDIT_WORDS = re.compile(r"credit balance|insufficient (?:credits|balance|quota)|billing", re.IGNORECASE)
 _BUSY_WORDS = re.compile(r"overloaded|rate limit", re.IGNORECASE)
 _WINDOW = re.compile(
-    r"(?:maximum (?:context|model) length (?:is|of)|context length (?:\(|is only )|model with|context size \(|>)"
+    r"(?:maximum (?:context|model) length (?:is|of)|context length (?:\(|is only )|model with|context size \(|>"
+    r"|tokens allowed \(?)"
     r" ?(\d+)",
     re.IGNORECASE,
 )
 _PROMPT = re.compile(
     r"(\d+) (?:tokens )?(?:in (?:the|your) (?:messages|prompt)|of text input|input tokens)"
-    r"|(?:resulted in|prompt contains|request \(|length \(?|length |too long:) ?(\d+)(?! ?maximum)",
+    r"|(?:resulted in|prompt contains|request \(|length \(?|length |too long:|token count \(?) ?(\d+)(?! ?maximum)",
     re.IGNORECASE,
 )
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
 _REPLY = re.compile(
     r"(\d+) (?:tokens )?(?:in|for) the (?:completion|output)|requested (\d+) output tokens"
     r"|(?:max_tokens|max_completion_tokens)'? is too large: (\d+)",
@@ -123,12 +128,14 @@ class Complaint:
         message: Its text.
         status: A status that the body itself names; `None` where it names none.
         numbers: Numbers that it gives by name.
+        retry_s: Seconds after which it asks to be tried again; `None` where it does not say.
     """
 
     kinds: tuple[str, ...] = ()
     message: str = ""
     status: int | None = None
     numbers: Mapping[str, int] = field(default_factory=dict[str, int])
+    retry_s: float | None = None
 
 
 def complaint_of(body: object) -> Complaint:
@@ -142,12 +149,15 @@ def complaint_of(body: object) -> Complaint:
     said = [error.get(key) for key in ("code", "type", "status")] + [as_object(error.get("innererror")).get("code")]
     codes = [as_count(value) for value in (error.get("code"), outer.get("code"))]
     raw = as_object(error.get("metadata")).get("raw")
+    more = [as_object(part) for part in as_list(error.get("details"))]
+    said += [part.get("reason") for part in more]
     details = [as_text(as_object(part).get("msg")) for part in as_list(inner)]
     return Complaint(
         tuple([value.lower() for value in said if isinstance(value, str)]),
         " ".join(filter(None, [as_text(error.get("message")), _behind(raw), *details])),
         next((code for code in codes if 400 <= code < 600), None),
         {name: as_count(error[name]) for name in ("n_prompt_tokens", "n_ctx") if name in error},
+        next((wait for part in more if (wait := duration_s(as_text(part.get("retryDelay")))) is not None), None),
     )
 
 
@@ -190,6 +200,7 @@ def refusal(
     said = asked.clean(complaint.message) or f"HTTP {http}"
     where = f"{asked.provider}: {said}"
     wait_s = retry_after_s(headers, now())
+    wait_s = complaint.retry_s if wait_s is None else wait_s
     error = _leaf(complaint, http, where, context, wait_s=wait_s)
     match headers.get("x-should-retry"):
         case "true" if isinstance(error, ProviderRefused):
@@ -247,6 +258,15 @@ def _number(pattern: re.Pattern[str], text: str) -> int | None:
 def request_id(headers: Mapping[str, str]) -> str | None:
     """Return the vendor's id of the request; `None` where the answer names none."""
     return headers.get("x-request-id") or headers.get("request-id") or headers.get("apim-request-id")
+
+
+def duration_s(text: str) -> float | None:
+    """Return the seconds that *text*, such as `6m0s` or `34s`, stands for; `None` where it stands for none."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None or not any(found.groups()):
+        return None
+    hours, minutes, seconds, millis = [float(part or 0) for part in found.groups()]
+    return hours * 3600 + minutes * 60 + seconds + millis / 1000
 
 
 def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:

@@ -70,9 +70,11 @@ class Said(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class Called(msgspec.Struct, frozen=True, gc=False):
-    """A call, by its number."""
+    """A call, by its number, and more that the vendor said of it; *named*: it came with an id of its own."""
 
     index: int
+    note: str = ""
+    named: bool = False
 
 
 Part: TypeAlias = Opaque | Said | Called
@@ -86,9 +88,9 @@ def said_piece(size: int, note: str = "") -> bytes:
     return msgspec.json.encode(["text", size, note] if note else ["text", size])
 
 
-def called_piece(index: int) -> bytes:
+def called_piece(index: int, note: str = "", *, named: bool = False) -> bytes:
     """Return what stands in a layout for the call *index*."""
-    return b'["call",%d]' % index
+    return msgspec.json.encode(["call", index, note, named] if note or named else ["call", index])
 
 
 def pieces(state: bytes, body: bytes, calls: int) -> Iterator[Part]:
@@ -110,7 +112,7 @@ def pieces(state: bytes, body: bytes, calls: int) -> Iterator[Part]:
             continue
         kind, number, *notes = _piece(raw)
         if kind == "call":
-            parts.append(Called(number))
+            parts.append(Called(number, *notes))
         else:
             parts.append(Said(at, at + number, *notes))
             at += number

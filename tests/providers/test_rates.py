@@ -7,7 +7,7 @@ import pytest
 
 from shoal.errors import ConfigInvalid
 from shoal.providers import RateLimit
-from shoal.providers._rates import duration_s
+from shoal.providers._refusals import duration_s
 
 pytestmark = pytest.mark.anyio
 

@@ -1,0 +1,209 @@
+"""Requests as Gemini `generateContent` bodies.
+
+Elements are parts; those of one run share a content. Results are a content of their own, since the API counts them
+against the calls in front of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import msgspec
+
+from shoal.errors import ProviderRefused
+from shoal.providers._conversation import NOTHING, Conversation, Spoken, bodies, keep, kept
+from shoal.providers._gemini_parts import API, TEXT_OPEN, Parts, signed
+from shoal.providers._json import as_list, as_object, as_text
+from shoal.providers._legality import blank, object_schema, tail_of, tool_name, tool_names
+from shoal.providers._sent import Sent
+from shoal.providers._states import Reader
+from shoal.providers._text import Text
+from shoal.providers._values import Block, ModelProfile, Request, ToolSet
+from shoal.providers._wire import Wire
+
+MAX_INLINE_BYTES = 20 * 1024 * 1024
+MAX_STOPS = 5
+
+_MADE_FROM_REQUEST = frozenset({"cachedContent", "contents", "model", "systemInstruction", "tools"})
+_NOT_GENERATION = frozenset({"candidateCount", "maxOutputTokens"})
+_SAMPLING = frozenset({"frequencyPenalty", "presencePenalty", "temperature", "topK", "topP"})
+_json = msgspec.json.Encoder(order="sorted").encode
+
+
+@final
+class Tools(msgspec.Struct, frozen=True):
+    """An encoded tool set: the definitions with commas between them, and our name of each by the one that was sent."""
+
+    wire: Wire
+    names: dict[str, str]
+
+
+@final
+class GeminiEncoder:
+    """Encodes requests for one model; the key under which parts keep what it made.
+
+    Args:
+        provider: Name of the provider, for errors and for what is read back.
+        profile: What is known of the model.
+        max_inline_bytes: The largest request that holds stored parts.
+    """
+
+    def __init__(self, provider: str, profile: ModelProfile, *, max_inline_bytes: int = MAX_INLINE_BYTES) -> None:
+        self.profile = profile
+        self._provider = provider
+        self._max_inline_bytes = max_inline_bytes
+        said = Parts(profile, Reader(provider, profile.model, API))
+        self._conversation = Conversation(self, say=said.say, between=_between)
+
+    def __repr__(self) -> str:
+        return f"<GeminiEncoder for {self.profile.model}>"
+
+    def encode(self, request: Request, *, counting: bool = False) -> Sent:
+        """Return the body of *request*.
+
+        Args:
+            request: The request.
+            counting: The body is to be counted.
+
+        Raises:
+            ProviderRefused: It could only be refused.
+        """
+        tools = self.tools(request.tools)
+        spoken = self._conversation.whole(request.messages, tailed=tail_of(request) is not None)
+        settings = self._settings(request, tools.names)
+        if counting:
+            settings["model"] = f"models/{request.model.removeprefix('models/')}"
+        body = Wire.of(
+            b'{"generateContentRequest":' if counting else b"",
+            _json(settings)[:-1] + b",",
+            Wire.of(b'"tools":[{"functionDeclarations":[', tools.wire, b"]}],") if tools.names else NOTHING,
+            self._system(request),
+            b'"contents":[',
+            self._contents(request, spoken),
+            b"]}}" if counting else b"]}",
+        )
+        if body.size > self._max_inline_bytes and any(part.blobs for part in spoken):
+            raise ProviderRefused(
+                f"{self._provider}: with its stored parts the request is {body.size!r} bytes long, and "
+                f"{self._max_inline_bytes!r} are taken; send fewer or smaller parts",
+                provider=self._provider,
+                model=request.model,
+            )
+        return Sent(body, tools.names)
+
+    # --- settings
+
+    def _settings(self, request: Request, names: Mapping[str, str]) -> dict[str, Any]:
+        options = dict(request.options)
+        for name in sorted(_MADE_FROM_REQUEST.intersection(options)):
+            why = f"the option `{name}` is made from the request itself; remove it from `options`"
+            raise ProviderRefused(why, provider=self._provider, model=request.model)
+        wanted = dict(as_object(options.pop("generationConfig", None)))
+        generation = {name: value for name, value in wanted.items() if name not in _NOT_GENERATION}
+        generation["maxOutputTokens"] = min(request.max_tokens, self.profile.max_output_tokens)
+        if request.temperature is not None:
+            generation["temperature"] = request.temperature
+        if not self.profile.temperature:
+            generation = {name: value for name, value in generation.items() if name not in _SAMPLING}
+        stops = as_list(generation.get("stopSequences"))
+        if len(stops) > MAX_STOPS:
+            raise ProviderRefused(
+                f"`stopSequences` holds {len(stops)!r} texts, but at most {MAX_STOPS} are taken; remove some",
+                provider=self._provider,
+                model=request.model,
+            )
+        self._set_thinking(generation)
+        self._set_output(generation, request, names)
+        choice = self._tool_config(as_object(options.pop("toolConfig", None)), names)
+        return {**options, **choice, "generationConfig": generation}
+
+    def _set_thinking(self, generation: dict[str, Any]) -> None:
+        thinking = dict(as_object(generation.pop("thinkingConfig", None)))
+        taken = self.profile.thinking
+        if taken is not None and "level" not in taken:
+            thinking.pop("thinkingLevel", None)
+        if "thinkingLevel" in thinking or (taken is not None and "budget" not in taken):
+            thinking.pop("thinkingBudget", None)
+        if thinking:
+            generation["thinkingConfig"] = thinking
+
+    def _set_output(self, generation: dict[str, Any], request: Request, names: Mapping[str, str]) -> None:
+        if request.output is None or not self.profile.structured_output:
+            return
+        if names and self.profile.thinking is not None and not signed(self.profile):
+            return  # models before the third generation take a form or tools, and a stage cannot do without its tools
+        generation["responseMimeType"] = "application/json"
+        generation["responseJsonSchema"] = msgspec.json.decode(request.output.schema)
+
+    def _tool_config(self, config: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+        if not names or not config:
+            return {}
+        calling = dict(as_object(config.get("functionCallingConfig")))
+        mode = as_text(calling.get("mode")) or "AUTO"
+        if mode == "ANY" and not self.profile.forced_tools:
+            mode = "AUTO"
+        allowed = [tool_name(as_text(name), letter_first=True) for name in as_list(calling.get("allowedFunctionNames"))]
+        allowed = [name for name in allowed if name in names]
+        made: dict[str, Any] = {"mode": mode}
+        if allowed and mode in ("ANY", "VALIDATED"):
+            made["allowedFunctionNames"] = allowed
+        return {"toolConfig": {**config, "functionCallingConfig": made}}
+
+    # --- parts
+
+    def tools(self, tools: ToolSet) -> Tools:
+        """Return *tools*, encoded once."""
+        made: Tools | None = kept(tools, self)
+        if made is not None:
+            return made
+        by_name = tool_names(tools.specs, letter_first=True)
+        wires = [
+            b'{"name":%b,"description":%b%b}'
+            % (Text.of(name).quoted, Text.of(spec.description).quoted, _parameters(spec.schema))
+            for name, spec in by_name.items()
+        ]
+        text = b",".join(wires)
+        return keep(tools, self, Tools(Wire((text,), len(text)), {name: spec.name for name, spec in by_name.items()}))
+
+    def block(self, block: Block) -> Wire:
+        """Return *block* as a part, encoded once."""
+        made: Wire | None = kept(block, self)
+        if made is not None:
+            return made
+        leaves = (TEXT_OPEN, *bodies(block.texts), b'"}')
+        return keep(block, self, Wire(leaves, sum(map(len, leaves))))
+
+    def _system(self, request: Request) -> Wire:
+        blocks = [self.block(block) for block in request.system if not blank(block.texts)]
+        if not blocks:
+            return NOTHING
+        parts: list[bytes | Wire] = [b'"systemInstruction":{"parts":[']
+        for index, block in enumerate(blocks):
+            parts += [b",", block] if index else [block]
+        return Wire.of(*parts, b"]},")
+
+    def _contents(self, request: Request, spoken: Sequence[Spoken]) -> Wire:
+        said = self._conversation.array(spoken, {})
+        opening = _opening(spoken[0].opening) if spoken else b""
+        tail = tail_of(request)
+        if tail is None:
+            return Wire.of(opening, said, b"]}")
+        joint = _between(spoken[-1].closing, "user") if spoken else _opening("user")
+        return Wire.of(opening, said, joint + TEXT_OPEN, Wire.of(tail.body), b'"}]}')
+
+
+def _parameters(schema: bytes) -> bytes:
+    """Return *schema* as a field; an object without properties is left out, which older models refused."""
+    made = object_schema(schema)
+    if not as_object(as_object(msgspec.json.decode(made)).get("properties")):
+        return b""
+    return b',"parametersJsonSchema":' + made
+
+
+def _opening(run: str) -> bytes:
+    return b'{"role":"%b","parts":[' % (b"model" if run == "model" else b"user")
+
+
+def _between(before: str, after: str) -> bytes:
+    return b"," if before == after else b"]}," + _opening(after)
