@@ -55,3 +55,6 @@ async def run(
         started = await swarm.spawn(blueprint, task=task, seeds=seeds, tools=tools, workdir=workdir, model=model)
         outcome = await started.result()
     return checked(outcome) if check else outcome
+
+
+run.__module__ = "shoal"

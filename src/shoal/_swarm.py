@@ -51,6 +51,8 @@ class Swarm(runtime.Swarm):
         ConfigInvalid: The environment names a provider that cannot be had.
     """
 
+    __module__ = "shoal"
+
     def __init__(
         self,
         providers: Sequence[Provider] | None = None,

@@ -71,6 +71,12 @@ def test_nothing_inside_imports_the_front_door(graph: grimp.ImportGraph):
     ]
 
 
+def test_helpers_of_tests_have_names_of_their_own():
+    # They are imported by name alone, from whichever folder comes first.
+    helpers = [path.name for path in (HOUSE / "tests").rglob("*.py") if not path.name.startswith(("test_", "conftest"))]
+    assert sorted(set(helpers)) == sorted(helpers)
+
+
 def test_no_top_level_folder_shadows_the_package():
     assert not (HOUSE / "shoal").exists()
 

@@ -40,6 +40,10 @@ def test_a_public_name_is_there_and_described(name: str):
     assert value.__module__.split(".")[0] == "shoal"
 
 
+def test_what_the_front_door_itself_makes_is_called_by_its_public_name():
+    assert (shoal.Swarm.__module__, shoal.run.__module__) == ("shoal", "shoal")
+
+
 @pytest.mark.parametrize("home", sorted(shoal._HOMES))
 def test_a_public_name_is_the_one_of_its_room(home: str):
     room = import_module(home)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from drawn import merged, trees
+from drawn_events import merged, trees
 from hypothesis import given
 from hypothesis import strategies as st
 from spankit import Story, recomputed

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from front_processes import SLOW, STUBBORN, hosted, wait_for
 from front_shell import Serve, Shell, newest
 
 from shoal.errors import JournalFailed, ProviderSetup
@@ -20,54 +21,6 @@ from shoal.providers import Request
 from shoal.runtime import SqliteJournal
 from shoal.runtime.journal import host_name
 from shoal.testing import Say, ScriptedProvider, call
-
-# A command line whose offline provider takes its time, in a process of its own.
-SLOW = """
-import sys
-import shoal.cli._resume, shoal.cli._run
-from shoal.providers import offline
-provider = offline(latency_s=float(sys.argv[1]))
-shoal.cli._run.providers_from = shoal.cli._resume.providers_from = lambda: (provider,)
-from shoal.cli import main
-sys.exit(main(sys.argv[2:]))
-"""
-# One whose runs cannot be stopped: their provider does not answer, and does not let go.
-STUBBORN = """
-import sys, anyio
-import shoal.cli._run
-from shoal.providers import offline
-
-class Stubborn:
-    name, default_model, stands_in = "offline", "offline", True
-    inner = offline()
-    def __getattr__(self, name):
-        return getattr(self.inner, name)
-    async def stream(self, request):
-        with anyio.CancelScope(shield=True):
-            await anyio.sleep(600)
-        yield
-
-shoal.cli._run.providers_from = lambda: (Stubborn(),)
-from shoal.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-def hosted(source: str, *arguments: object) -> subprocess.Popen[str]:
-    """Start a command line in a process of its own."""
-    command = [sys.executable, "-c", source, *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def wait_for(process: subprocess.Popen[str], words: str) -> str:
-    """Return what *process* prints up to the line that holds *words*."""
-    assert process.stdout is not None
-    said = ""
-    for line in process.stdout:
-        said += line
-        if words in line:
-            return said
-    raise AssertionError(f"it never said {words!r}, but {said!r} and {process.communicate()!r}")
 
 
 def interrupt_once(text: str) -> ScriptedProvider:
@@ -159,6 +112,15 @@ def test_a_paused_run_goes_on_once_it_is_resumed(shell: Shell, serve: Serve, ans
     serve(ScriptedProvider(call("submit_output", content="paid"), "done"))
     said = shell("resume", run_id, "--json")
     assert (said.status, said.json["output"], said.json["status"]) == (0, "paid", "complete")
+
+
+def test_a_resumed_run_is_allowed_what_its_command_line_says(shell: Shell, serve: Serve, answers: Path):
+    serve(interrupt_once("after all"))
+    shell("run", answers)
+    run_id = newest(shell)["run_id"]
+    refused = shell("resume", run_id, "--allow", "read_fiel")
+    assert (refused.status, "did you mean `read_file`?" in refused.err) == (2, True)
+    assert shell("resume", run_id, "--allow", "read_file").status == 0
 
 
 def test_a_run_that_is_over_is_not_resumed(shell: Shell, answers: Path):

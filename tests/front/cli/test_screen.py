@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import anyio
 import pytest
+from front_story import Story, replied, spawned
 from rich.console import Console
-from test_progress import Story, replied, spawned
 
 from shoal.cli._print import ago, line, seconds, spent, tokens, usd
 from shoal.cli._screen import REFRESH_S, Lines, LiveView, NoScreen, chosen

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from front_processes import SLOW
 from front_shell import Shell, newest
-from test_resuming import SLOW
 
 pytestmark = pytest.mark.wall_limit(60)
 

@@ -42,7 +42,8 @@ class Shapes:
         if tp in SIMPLE:
             return SIMPLE[tp]
         if origin is Literal:
-            return {"enum": list(args)}
+            # Python may hand out an equal literal with its values in another order, by what was imported first.
+            return {"enum": sorted(args, key=str)}
         if origin is Annotated:
             return self.node(args[0])
         if origin in (Union, types.UnionType):
@@ -64,6 +65,8 @@ class Shapes:
             for inner in node["union"] if isinstance(node, dict) and "union" in node else [node]:
                 if inner not in found:
                     found.append(inner)
+        if "str" in found:  # the values that are known today say nothing, where any will do
+            found = [node for node in found if not (isinstance(node, dict) and "enum" in node)]
         return found[0] if len(found) == 1 else {"union": found}
 
     def name(self, tp: Any) -> str:
@@ -135,6 +138,8 @@ def chat() -> dict[str, Any]:
     made = Shapes()
     root = made.node(CompletionCreateParamsNonStreaming)
     made.defs[root["ref"]]["optional"]["stream"] = {"union": ["bool", "null"]}
+    # Replies may be sent back as they came.
+    made.defs["ChatCompletionAssistantMessageParam"]["optional"]["annotations"] = {"union": [{"list": "any"}, "null"]}
     return written("openai", made, root, None)
 
 

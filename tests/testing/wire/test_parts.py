@@ -310,9 +310,9 @@ def test_models_and_scopes_share_no_prefix(other: Prompt):
 
 
 def test_a_tree_may_find_whole_blocks_only():
-    tree = PrefixTree(10.0, whole=True)
+    tree = PrefixTree(10.0)
     tree.add(prompt("a" * 40), 0.0, 0.0)
-    assert tree.find(prompt("a" * 39 + "b"), 1.0) == 0
+    assert tree.find(prompt("a" * 39 + "b"), 1.0, whole=True) == 0
 
 
 # --- records

@@ -103,6 +103,8 @@ class Reading:
         key: The API key.
         look: Asks the cache.
         stops: Stop sequences.
+        best: What a cache could have read at best, of the tokens of the longest prefix that was ever sent.
+        whole_blocks: That prefix is counted in whole blocks.
         counts_reads: Tokens read from the cache count towards the input limit.
         warming: The cache is to be filled and nothing said: the brain is not asked.
     """
@@ -112,7 +114,9 @@ class Reading:
     model: Model
     key: str
     look: Callable[[Prompt, float], Lookup]
+    best: Callable[[int], int]
     stops: tuple[str, ...] = ()
+    whole_blocks: bool = False
     counts_reads: bool = True
     warming: bool = False
 
@@ -282,7 +286,8 @@ class Engine:
     def _row(self, exchange: Exchange, reading: Reading, lookup: Lookup, said: Fitted) -> Row:
         prompt, price = reading.prompt, reading.model.price
         uncached = prompt.tokens - lookup.read - sum(lookup.writes.values())
-        best = self._oracles[reading.ask.dialect].find(prompt, exchange.received_s)
+        oracle = self._oracles[reading.ask.dialect]
+        best = reading.best(oracle.find(prompt, exchange.received_s, whole=reading.whole_blocks))
         return Row(
             exchange=exchange.number,
             dialect=reading.ask.dialect,
@@ -294,7 +299,7 @@ class Engine:
             output=said.output,
             reasoning=said.reasoning,
             boundary=prompt.whole_blocks(lookup.read),
-            oracle_read=best if best >= reading.model.cache_min else 0,
+            oracle_read=max(best, lookup.read),
             cost_usd=price
             and price.cost_usd(uncached=uncached, read=lookup.read, writes=lookup.writes, output=said.output),
         )

@@ -18,7 +18,7 @@ class _Node:
     """A block behind a certain prefix; of each use, when it was sent and from when on it could be read."""
 
     uses: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
-    children: dict[bytes, _Node] = field(default_factory=dict[bytes, "_Node"])
+    children: dict[tuple[bytes, bytes], _Node] = field(default_factory=dict[tuple[bytes, bytes], "_Node"])
 
     def alive(self, start_s: float, life_s: float) -> bool:
         return any(ready <= start_s < used + life_s for used, ready in self.uses)
@@ -30,19 +30,17 @@ class PrefixTree:
 
     Args:
         life_s: How long a prefix is found after it was last sent, in seconds.
-        whole: Find whole blocks only; otherwise a part of the block behind them as well.
     """
 
-    def __init__(self, life_s: float, *, whole: bool = False) -> None:
+    def __init__(self, life_s: float) -> None:
         self._life_s = life_s
-        self._whole = whole
         self._roots: dict[tuple[str, str], _Node] = {}
 
     def __repr__(self) -> str:
         return f"<PrefixTree of {len(self._roots)} models, {self._life_s} s>"
 
-    def find(self, prompt: Prompt, start_s: float) -> int:
-        """Return the tokens of the longest prefix of *prompt* that is found at *start_s*."""
+    def find(self, prompt: Prompt, start_s: float, *, whole: bool = False) -> int:
+        """Return the tokens of the longest prefix of *prompt* found at *start_s*; with *whole*, of whole blocks."""
         node = self._roots.get((prompt.scope, prompt.model))
         tokens = 0
         for block, piece in zip(prompt.blocks, prompt.pieces(), strict=True):
@@ -50,16 +48,20 @@ class PrefixTree:
                 break
             child = node.children.get(piece)
             if child is None or not child.alive(start_s, self._life_s):
-                return tokens + self._part(node, piece, block.tokens, start_s)
+                return tokens if whole else tokens + self._part(node, piece, block.tokens, start_s)
             tokens += block.tokens
             node = child
         return tokens
 
-    def _part(self, node: _Node, piece: bytes, tokens: int, start_s: float) -> int:
-        if self._whole:
-            return 0
-        alive = (other for other, child in node.children.items() if child.alive(start_s, self._life_s))
-        return min(max((common_bytes(piece, other) // BYTES_PER_TOKEN for other in alive), default=0), tokens)
+    def _part(self, node: _Node, piece: tuple[bytes, bytes], tokens: int, start_s: float) -> int:
+        """Return the tokens that *piece* has in common with the most similar block at its place."""
+        frame, data = piece
+        alive = (
+            other
+            for (its_frame, other), child in node.children.items()
+            if its_frame == frame and child.alive(start_s, self._life_s)
+        )
+        return min(max((common_bytes(data, other) // BYTES_PER_TOKEN for other in alive), default=0), tokens)
 
     def add(self, prompt: Prompt, start_s: float, ready_s: float) -> None:
         """Keep *prompt*, sent at *start_s* and readable from *ready_s* on."""

@@ -19,8 +19,9 @@ class Block:
     Args:
         path: Where it stands in the request, in the vendor's way of writing paths.
         tier: The part of the prompt that it belongs to.
-        data: What the cache compares; markers are no part of it.
+        data: What the cache compares, byte for byte; markers are no part of it.
         tokens: What it counts.
+        frame: What has to be the same as a whole: who says it, and in which kind of block.
         marker: How long a cache entry that ends here is to live; `None` without a marker.
         place: Whether it takes up one of the places that a look-back counts.
     """
@@ -29,6 +30,7 @@ class Block:
     tier: str
     data: bytes
     tokens: int
+    frame: bytes = b""
     marker: str | None = None
     place: bool = True
 
@@ -64,22 +66,22 @@ class Prompt:
         """Return, for each block, the tokens of everything up to its end."""
         return list(itertools.accumulate(block.tokens for block in self.blocks))
 
-    def pieces(self) -> list[bytes]:
-        """Return what is compared at each block: its bytes, and at a tier's first block what the tier needs as well."""
-        found: list[bytes] = []
+    def pieces(self) -> list[tuple[bytes, bytes]]:
+        """Return what is compared at each block: its frame, at a tier's first with what that needs, and its bytes."""
+        found: list[tuple[bytes, bytes]] = []
         seen: set[str] = set()
         for block in self.blocks:
             front = b"" if block.tier in seen else f"{block.tier}\0{self.tiers.get(block.tier, '')}\0".encode()
             seen.add(block.tier)
-            found.append(front + block.data)
+            found.append((front + block.frame, block.data))
         return found
 
     def keys(self) -> list[bytes]:
         """Return, for each block, a digest of everything up to its end."""
         running = hashlib.sha256(f"{self.scope}\0{self.model}".encode())
         keys: list[bytes] = []
-        for piece in self.pieces():
-            running.update(len(piece).to_bytes(8, "big") + piece)
+        for frame, data in self.pieces():
+            running.update(b"%d %d " % (len(frame), len(data)) + frame + data)
             keys.append(running.digest())
         return keys
 

@@ -27,6 +27,8 @@ class CacheSwitches:
         gemini_hit_rate: How often Gemini's implicit cache finds what it could, 0 to 1; decided for each prompt.
         openai_retention_s: How long OpenAI's automatic cache keeps a prefix after its last use, in seconds.
         gemini_retention_s: The same for Gemini's implicit cache.
+        openai_machine_rpm: How many requests of one prefix and key a minute go to one machine before others, with
+            caches of their own, take the rest; `None` for all.
         slots: How many sequences a llama.cpp server keeps.
     """
 
@@ -38,6 +40,7 @@ class CacheSwitches:
     readable_at_once: bool = False
     gemini_hit_rate: float = 1.0
     openai_retention_s: float = 600.0
+    openai_machine_rpm: int | None = 15
     gemini_retention_s: float = 3600.0
     slots: int = 1
 

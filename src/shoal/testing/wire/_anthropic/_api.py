@@ -120,6 +120,8 @@ class Anthropic:
             model=model,
             key=cast("str", exchange.key),
             look=partial(self._cache.look, least=model.cache_min),
+            best=lambda tokens: tokens if tokens >= model.cache_min else 0,
+            whole_blocks=True,
             stops=tuple(request.body.get("stop_sequences") or ()),
             counts_reads=False,
             warming=limit == 0,

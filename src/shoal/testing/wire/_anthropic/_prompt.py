@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from shoal.testing.wire import _media
@@ -28,18 +29,24 @@ def prompt(request: Request, made: Bindings, scope: str, switches: CacheSwitches
     found: list[Block] = []
     for number, tool in enumerate(request.tools):
         path, bare = f"tools.{number}", {key: tool[key] for key in tool if key != "cache_control"}
-        found.append(Block(path, "tools", utf8(compact(bare)), tool_tokens(tool), marked.get(path)))
+        found.append(Block(path, "tools", utf8(compact(bare)), tool_tokens(tool), marker=marked.get(path)))
     found += [_block(request, piece, "system", marked) for piece in request.system()]
     for role, piece in visible(request, made):
         block = _block(request, piece, "messages", marked, role)
         counts = switches.thinking_counts or piece.kind not in THINKING
-        found.append(block if counts else Block(block.path, block.tier, block.data, block.tokens, place=False))
+        found.append(block if counts else replace(block, place=False))
     return Prompt(request.model.name, scope, tuple(found), tiers(request, switches))
 
 
 def _block(request: Request, piece: Piece, tier: str, marked: Mapping[str, str], role: str = "") -> Block:
-    data = utf8(f"{role}\0{canonical(piece.block)}")
-    return Block(piece.path, tier, data, tokens(piece.block, request.model, request.seals), marked.get(piece.path))
+    return Block(
+        path=piece.path,
+        tier=tier,
+        data=utf8(canonical(piece.block)),
+        tokens=tokens(piece.block, request.model, request.seals),
+        frame=role.encode(),
+        marker=marked.get(piece.path),
+    )
 
 
 def visible(request: Request, made: Bindings) -> list[tuple[str, Piece]]:

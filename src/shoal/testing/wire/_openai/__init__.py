@@ -1,0 +1,1 @@
+"""OpenAI: Chat Completions, Responses, and what servers that copy the former make of it."""
