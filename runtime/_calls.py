@@ -17,6 +17,7 @@ from shoal.errors import ShoalError
 from shoal.providers import Message, Text, ToolCall
 from shoal.runtime._live import Live
 from shoal.runtime._output import submit
+from shoal.runtime._people import approved, ask_person
 from shoal.runtime._side import order_summaries, wait_for_summaries, write
 from shoal.runtime._state import Turn
 from shoal.runtime.context import (
@@ -36,6 +37,7 @@ from shoal.runtime.context import (
 from shoal.runtime.events import ToolCallCompleted, ToolCallStarted
 from shoal.runtime.tools import (
     FAN_OUT,
+    QUESTIONS,
     SHELL,
     SUBMIT_OUTPUT,
     Tool,
@@ -66,8 +68,12 @@ async def run_calls(live: Live) -> None:
             await _end_leftovers(live, call, stopped)
             live.emit(stopped)
             continue
+        if turn.parked(index):
+            continue
         verdict = judge(live.state.stage.tools, call.name, str(call.arguments), permissions)
         verdict = await with_line(verdict, rules, live.host.threads)
+        if verdict.asks and approved(live, turn, index, verdict) is not True:
+            continue
         gated = _stopped(verdict, turn.seq, index)
         if gated is not None or verdict.tool is None:
             live.emit(gated or ToolCallCompleted(turn.seq, index, Text.of(verdict.said), is_error=True))
@@ -112,11 +118,6 @@ async def _end_leftovers(live: Live, call: ToolCall, stopped: ToolCallCompleted)
 
 
 def _stopped(verdict: Verdict, source: int, index: int) -> ToolCallCompleted | None:
-    if verdict.asks and verdict.tool is not None:
-        name = verdict.tool.name
-        needs = verdict.said or f"`{name}` needs somebody's approval"
-        said = f"[denied] {needs} and nobody is there; allow it with `--allow {name}`"
-        return ToolCallCompleted(source, index, Text.of(said), is_error=True, gate="permission")
     if verdict.gate is None:
         return None
     return ToolCallCompleted(source, index, Text.of(verdict.said), is_error=True, gate=verdict.gate)
@@ -126,7 +127,11 @@ def _stopped(verdict: Verdict, source: int, index: int) -> ToolCallCompleted | N
 
 
 async def _own_call(live: Live, turn: Turn, index: int, tool: Tool, args: Mapping[str, Any]) -> None:
-    if tool.name in OPERATIONS:
+    if tool.name in QUESTIONS:
+        answer = ask_person(live, turn, index, tool)
+        if answer is not None:
+            _complete(live, turn, index, answer)
+    elif tool.name in OPERATIONS:
         await _operate(live, turn, index, tool.name, args)
     elif tool.name == SUBMIT_OUTPUT:
         result = await submit(live, turn.seq, index, args)

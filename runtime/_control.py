@@ -21,7 +21,8 @@ from shoal.runtime._clock import Clock
 from shoal.runtime._edges import end
 from shoal.runtime._keeper import Keeper
 from shoal.runtime._live import Live
-from shoal.runtime.events import MessageReceived, RunPaused, RunResumed
+from shoal.runtime._people import answer, open_talk
+from shoal.runtime.events import MessageReceived, QuestionAnswered, RunPaused, RunResumed
 from shoal.runtime.journal import Journal, RunRow
 
 LOOK_S = 0.2
@@ -57,7 +58,15 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
     reason: str
 
 
-Command: TypeAlias = Send | Pause | Resume | Cancel
+@final
+class Answer(msgspec.Struct, frozen=True, tag="answer"):
+    """Answer what a run asks; *question* is the number of the question, `None` the only one that is open."""
+
+    text: str
+    question: int | None = None
+
+
+Command: TypeAlias = Send | Pause | Resume | Cancel | Answer
 _decoder = msgspec.json.Decoder(Command)
 
 
@@ -201,7 +210,13 @@ def _apply(live: Live, command: Command) -> None:
     phase = live.state.phase
     match command:
         case Send(text, sender, region):
-            live.emit(MessageReceived(Text.of(text), sender, region))
+            talking = open_talk(live.state)
+            if talking is not None and region is None:
+                live.emit(QuestionAnswered(talking, Text.of(text)))
+            else:
+                live.emit(MessageReceived(Text.of(text), sender, region))
+        case Answer(text, question):
+            answer(live, text, question)
         case Pause(reason):
             if phase == "running":
                 live.emit(RunPaused(reason, f"resume it with `shoal resume {live.run_id}`"))
@@ -218,7 +233,7 @@ def _tree(hall: Steered, run_id: str, command: Command) -> Sequence[str]:
 
 
 def _concerned(hall: Steered, run_id: str, command: Command) -> Sequence[str]:
-    if isinstance(command, Send):
+    if isinstance(command, Send | Answer):
         return [run_id]
     rows = hall.journal.runs(root=hall.journal.find(run_id).root)
     below = {run_id}

@@ -54,10 +54,13 @@ def enter_next(live: Live, stage: str) -> None:
     enter(live, stage, live.host.serving(program.model, live.state.made_by.model)[0])
 
 
-def say(live: Live, reason: str, text: str) -> None:
-    """Put *text* into the conversation as the runtime's own word; *reason* is what it is counted under."""
+def say(live: Live, reason: str, text: str, *, answer: int = 0) -> None:
+    """Put *text* into the conversation as the runtime's own word; *reason* is what it is counted under.
+
+    *answer* is the seq of the answer that asked for it; 0 for none.
+    """
     said = Text.of(f"{_SYSTEM}{text}")
-    seq = live.emit(Nudged(reason, said))
+    seq = live.emit(Nudged(reason, said, answer))
     message = Message("user", (said,))
     write(live, CONVERSATION, Draft("user_message", message, max(1, estimate(message)), seq))
 

@@ -17,6 +17,7 @@ from shoal.providers import Message, Text
 from shoal.runtime._calls import failure_text, permitted, write_waiting
 from shoal.runtime._host import ChildRequest
 from shoal.runtime._live import Live
+from shoal.runtime._people import approved
 from shoal.runtime._state import Child, Turn
 from shoal.runtime.context import CONVERSATION, Draft, estimate
 from shoal.runtime.events import ToolCallCompleted, ToolCallStarted
@@ -111,9 +112,10 @@ def _planned(live: Live, turn: Turn, index: int) -> Plan | None:
     """Return how the call is carried out; `None` where it cannot be, and has its answer."""
     call = turn.calls[index]
     verdict = judge(live.state.stage.tools, call.name, str(call.arguments), permitted(live))
-    if verdict.gate is not None or verdict.asks:
-        said = verdict.said or f"[denied] `{call.name}` needs somebody's approval and nobody is there"
-        live.emit(ToolCallCompleted(turn.seq, index, Text.of(said), is_error=True, gate=verdict.gate or "permission"))
+    if verdict.gate is not None:
+        live.emit(ToolCallCompleted(turn.seq, index, Text.of(verdict.said), is_error=True, gate=verdict.gate))
+        return None
+    if verdict.asks and approved(live, turn, index, verdict) is not True:
         return None
     settings = live.state.stage.stage.fan_out or FanOut()
     items, problem, left_out = _items(verdict.args, settings)

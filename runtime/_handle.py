@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -18,6 +18,7 @@ from shoal.runtime._state import RunState
 from shoal.runtime.events import Event, RunEnded, Status
 
 if TYPE_CHECKING:
+    from shoal.runtime._people import Question
     from shoal.runtime._swarm import Swarm
 
 _DELTAS_HELD = 256
@@ -202,6 +203,14 @@ class Run:
             RunNotFound: It does not live here.
         """
         await self._swarm.send(self.run_id, text, region=region)
+
+    def questions(self) -> Sequence[Question]:
+        """Return what it and the runs below it ask a person."""
+        return self._swarm.questions(self.run_id)
+
+    async def answer(self, text: str, *, question: int | None = None) -> None:
+        """Answer what it asks; see `Swarm.answer`."""
+        await self._swarm.answer(self.run_id, text, question=question)
 
     async def pause(self, reason: str = "paused by its user") -> None:
         """Let it finish what it is in the middle of, and wait."""

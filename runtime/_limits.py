@@ -32,6 +32,8 @@ class Limits:
         mailbox: Messages that a run's mailbox holds.
         shutdown_s: Seconds that a run gets to stop.
         idle_s: Seconds after which a run that has only to wait leaves memory; `None` for never.
+        question_s: Seconds after which a question to a person counts as unanswered; `None` waits for ever.
+        point_rounds: How often an interaction point may send its stage back before it lets it go.
         asks: How often a stage is asked again for what it owes.
         nudges: How often a stage is asked again after a reply without a tool call.
         output_bytes: Longest output; what is longer is cut.
@@ -55,6 +57,8 @@ class Limits:
     mailbox: int = 256
     shutdown_s: float = 5.0
     idle_s: float | None = 60.0
+    question_s: float | None = 3600.0
+    point_rounds: int = 4
     asks: int = 3
     nudges: int = 3
     output_bytes: int = 256 * 1024

@@ -111,6 +111,9 @@ def refusal(path: str, exc: Exception, *, directory: bool = False, writing: bool
             )
         case errno.ELOOP:
             return PathRefused("loop", f"{path!r} is a link that was not there a moment ago, or a loop of links")
+        case errno.EINVAL:
+            # What was a link when the path was walked was none any more when it was read.
+            return PathRefused("loop", f"{path!r} was swapped for something else while it was opened")
         case errno.ENXIO | errno.ENODEV:
             return PathRefused("special", f"{path!r} is a device, pipe or socket, not a file")
         case errno.ENAMETOOLONG:

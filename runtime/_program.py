@@ -9,10 +9,10 @@ import hashlib
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
-from shoal.blueprints import Blueprint, ModelSettings, Region, Stage, stage_tools
+from shoal.blueprints import Blueprint, ModelSettings, Region, Stage, stage_tools, tool_name
 from shoal.errors import SpawnRefused
 from shoal.providers import NO_TOOLS, PolicyStep, ToolSet
 from shoal.runtime._bundle import Bundle, definition_of, read_definition
@@ -84,9 +84,14 @@ class Program:
             stage.name: _stage(blueprint, stage, position, known, for_all, theme)
             for position, stage in enumerate(blueprint.stages)
         }
+        self._unattended = {name: _left_alone(stage) for name, stage in self.stages.items()}
 
     def __repr__(self) -> str:
         return f"<Program {self.blueprint.name} {self.digest}>"
+
+    def seen(self, stage: str, *, unattended: bool) -> StageProgram:
+        """Return *stage* as a run sees it; an *unattended* one is offered no tool that would wait for a person."""
+        return (self._unattended if unattended else self.stages)[stage]
 
     @property
     def regions(self) -> Mapping[str, Region]:
@@ -165,6 +170,13 @@ def _check_output(blueprint: Blueprint, stage: Stage) -> None:
             _, why = compiled(schema_bytes(output.schema))
             if why:
                 raise SpawnRefused(f"the output's schema of stage {stage.name!r} cannot be compiled: {why}")
+
+
+def _left_alone(program: StageProgram) -> StageProgram:
+    """Return *program* without the tools that wait for a person, but those that its stage cannot do without."""
+    needed = {tool_name(name) for name in program.stage.required_tools}
+    tools = {name: t for name, t in program.tools.items() if not t.effects.asks_human or name in needed}
+    return program if len(tools) == len(program.tools) else replace(program, tools=tools, offered=offer(tools))
 
 
 def offer(tools: Mapping[str, Tool]) -> ToolSet:

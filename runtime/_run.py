@@ -14,13 +14,17 @@ from shoal.runtime._fan_out import advance_fan_out
 from shoal.runtime._host import Host
 from shoal.runtime._infer import infer, route
 from shoal.runtime._live import Late, Live
+from shoal.runtime._people import ask_point, direct, expire, hear
 from shoal.runtime._side import order_title, refresh, take_up_job
 from shoal.runtime._state import RunState
 from shoal.runtime._walk import (
     Action,
     Ask,
+    AskPoint,
+    Direct,
     EnterNext,
     Finish,
+    Hear,
     Hold,
     Infer,
     Leave,
@@ -156,6 +160,8 @@ class RunActor(Actor):
         self._going = False
         try:
             while True:
+                if live.state.questions:
+                    expire(live)
                 action = decide(live.state, self._host.limits)
                 if not isinstance(action, Wait) and await perform(live, action):
                     continue
@@ -221,6 +227,12 @@ async def perform(live: Live, action: Action) -> bool:
             hold(live, action)
         case Leave():
             leave(live, action)
+        case AskPoint(point, edit):
+            ask_point(live, point, edit=edit)
+        case Direct(answer, text):
+            direct(live, answer, text)
+        case Hear(point):
+            hear(live, point)
         case EnterNext(target):
             enter_next(live, target)
         case WaitForJobs():

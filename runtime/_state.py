@@ -38,6 +38,7 @@ from shoal.runtime.events import (
     Event,
     GateBlocked,
     GateForced,
+    GrantGiven,
     InferenceCompleted,
     InferenceFailed,
     InferenceStarted,
@@ -49,6 +50,8 @@ from shoal.runtime.events import (
     Nudged,
     OutputSubmitted,
     Payload,
+    QuestionAnswered,
+    QuestionAsked,
     RunEnded,
     RunPaused,
     RunRestarted,
@@ -65,7 +68,8 @@ from shoal.runtime.events import (
 
 Phase: TypeAlias = Literal["running", "paused", "ended"]
 
-MOST_OUTPUT_BYTES = 256 * 1024
+TALK = "talk"
+"""The interaction point that a stage of mode `interactive` has at its end."""
 
 
 @final
@@ -77,7 +81,7 @@ class Turn:
         reply: The reply.
     """
 
-    __slots__ = ("answered", "calls", "reply", "results", "seq", "started", "written")
+    __slots__ = ("answered", "answers", "asked", "calls", "reply", "results", "seq", "started", "written")
 
     def __init__(self, seq: int, reply: InferenceCompleted) -> None:
         self.seq = seq
@@ -89,11 +93,19 @@ class Turn:
         """Seq of each result, by call."""
         self.answered: set[int] = set()
         """Calls whose result stands in the conversation."""
+        self.asked: dict[int, int] = {}
+        """Seq of the question that a call waits for, by call."""
+        self.answers: dict[int, QuestionAnswered] = {}
+        """What a person said to a call's question, by call."""
 
     @property
     def open_calls(self) -> tuple[int, ...]:
         """Numbers of the calls without a result, in call order."""
         return tuple(index for index in range(len(self.calls)) if index not in self.results)
+
+    def parked(self, index: int) -> bool:
+        """Say whether call *index* waits for a person."""
+        return index in self.asked and index not in self.answers
 
 
 @final
@@ -119,6 +131,30 @@ class Job(msgspec.Struct, frozen=True):
     started: LaneStarted
 
 
+@final
+class PointState(msgspec.Struct):
+    """How far an interaction point is in one visit of its stage.
+
+    Args:
+        rounds: How often its answer sent the stage back.
+        question: Seq of the question that is open; 0 for none.
+        answered: Seq of the answer that is not seen to yet; 0 for none.
+        answer: That answer.
+        edited: The answer is an edited text.
+    """
+
+    rounds: int = 0
+    question: int = 0
+    answered: int = 0
+    answer: QuestionAnswered | None = None
+    edited: bool = False
+
+    def begin_again(self) -> None:
+        """Its answer was seen to, and it will be asked again."""
+        self.rounds += 1
+        self.answered, self.answer, self.edited = 0, None, False
+
+
 class Visit:
     """What is counted within one visit of a stage, and forgotten with it."""
 
@@ -132,6 +168,7 @@ class Visit:
         "iterations",
         "number",
         "output_submitted",
+        "points",
         "refreshed",
         "stage",
         "tool_calls",
@@ -155,6 +192,8 @@ class Visit:
         self.children = 0
         self.worked: set[str] = set()
         """Tools of which a call succeeded, or was stopped by a permission."""
+        self.points: dict[str, PointState] = {}
+        """How far its interaction points are, by name."""
         self.digests: dict[str, bytes] = {}
         """Digests of the regions that gates of this stage watch, as of its first request."""
 
@@ -192,6 +231,10 @@ class RunState:
         self.inbox: list[tuple[int, MessageReceived]] = []
         self.children: dict[str, Child] = {}
         self.jobs: dict[int, Job] = {}
+        self.questions: dict[int, QuestionAsked] = {}
+        """Questions that wait for a person, by seq."""
+        self.grants: dict[str, set[str]] = {}
+        """What was granted: keys by stage; those of the whole run under the empty name."""
         self.output: Text | None = None
         self.output_seq = 0
         self.output_format: str | None = None
@@ -219,7 +262,7 @@ class RunState:
     def stage(self) -> StageProgram:
         """The stage that the run is in."""
         assert self.visit is not None  # a run is entered with its first event
-        return self.program.stages[self.visit.stage]
+        return self.program.seen(self.visit.stage, unattended=self.made_by.unattended)
 
     @property
     def view(self) -> Window:
@@ -241,7 +284,8 @@ class RunState:
     @property
     def next_due(self) -> float | None:
         """When the next thing that the run waits for falls due, in unix seconds; `None` for nothing."""
-        return None
+        due = [asked.expires_at for asked in self.questions.values() if asked.expires_at is not None]
+        return min(due, default=None)
 
     def busy_regions(self) -> frozenset[str]:
         """Regions whose summary is being made."""
@@ -271,6 +315,8 @@ class RunState:
                 return Message("tool", (payload.text,), call_id=call, tool_name=name, is_error=payload.is_error)
             case MessageReceived() | Nudged():
                 return Message("user", (payload.text,))
+            case QuestionAnswered():
+                return Message("user", () if payload.text is None else (payload.text,))
             case ChildEnded():
                 heading = self.children[payload.child].heading
                 return Message("user", (Text.of(f"{heading}\n{payload.output or payload.reason}"),))
@@ -310,8 +356,21 @@ class RunState:
         self.view.apply(written, event.seq, event.at, message)
         if self.inbox:
             self.inbox = [(seq, mail) for seq, mail in self.inbox if seq != written.source]
+        if self.visit is not None and self.visit.points:
+            self._hear(written.source)
         if written.kind == "tool_result" and self.turn is not None:
             self.turn.answered.add(next(i for i, call in enumerate(self.turn.calls) if call.call_id == message.call_id))
+
+    def _hear(self, source: int) -> None:
+        """Take note that what a person said at an interaction point stands in the window."""
+        assert self.visit is not None  # the caller looked
+        for name, point in self.visit.points.items():
+            if point.answer is not None and point.answered == source:
+                if point.edited and point.answer.text is not None:
+                    self.last_text, self.last_text_seq = point.answer.text, source
+                if name == TALK:
+                    self.turn = self.routing = self.failure = None
+                point.begin_again()
 
     def on_spawn(self, event: Event, payload: RunSpawned) -> None:
         self.spawned = payload
@@ -420,10 +479,44 @@ class RunState:
         self.turn = self.routing = self.failure = None
         if self.visit is not None:
             self.visit.asked[payload.reason] = self.visit.asked.get(payload.reason, 0) + 1
+            if payload.reason == "directive":
+                for point in self.visit.points.values():
+                    if point.answer is not None and point.answered == payload.answer:
+                        point.begin_again()
 
     def on_receive(self, event: Event, payload: MessageReceived) -> None:
         self._recent[event.seq] = payload
         self.inbox.append((event.seq, payload))
+
+    def on_ask(self, event: Event, payload: QuestionAsked) -> None:
+        self.questions[event.seq] = payload
+        if payload.point and self.visit is not None:
+            point = self.visit.points.setdefault(payload.point, PointState())
+            point.question, point.answered, point.answer = event.seq, 0, None
+            point.edited = payload.about == "edit"
+        elif self.turn is not None and payload.source == self.turn.seq:
+            self.turn.asked[payload.index] = event.seq
+            self.turn.answers.pop(payload.index, None)
+
+    def on_answer(self, event: Event, payload: QuestionAnswered) -> None:
+        asked = self.questions.pop(payload.question)
+        self._recent[event.seq] = payload
+        if asked.point and self.visit is not None:
+            point = self.visit.points[asked.point]
+            point.question, point.answered, point.answer = 0, event.seq, payload
+        elif self.turn is not None and asked.source == self.turn.seq:
+            self.turn.answers[asked.index] = payload
+
+    def on_grant(self, event: Event, payload: GrantGiven) -> None:
+        scope = payload.stage if payload.scope == "stage" else ""
+        self.grants.setdefault(scope, set()).update(payload.keys)
+
+    def granted(self, keys: Iterable[str]) -> bool:
+        """Say whether what needs approval under *keys* (one or more) was granted before, all of it."""
+        assert self.visit is not None  # calls are made inside a visit
+        known = self.grants.get("", set()) | self.grants.get(self.visit.stage, set())
+        wanted = set(keys)
+        return bool(wanted) and wanted <= known
 
     def on_submit(self, event: Event, payload: OutputSubmitted) -> None:
         made = self._recent.get(payload.source)
@@ -479,6 +572,7 @@ class RunState:
 
     def on_end(self, event: Event, payload: RunEnded) -> None:
         self.phase, self.ended = "ended", payload
+        self.questions.clear()
 
     def on_in_window(self, event: Event, payload: Any) -> None:
         self.view.apply(payload, event.seq, event.at)
@@ -498,12 +592,14 @@ class RunState:
             "visits": dict(self.visits),
             "visit": None if visit is None else {name: getattr(visit, name) for name in Visit.__slots__},
             "leaving": self.leaving,
-            "turn": None if turn is None else (turn.seq, turn.started, turn.results, turn.answered),
+            "turn": None if turn is None else {name: getattr(turn, name) for name in Turn.__slots__},
             "routing": self.routing,
             "failure": (self.failure, self.left_error),
             "inbox": list(self.inbox),
             "children": dict(self.children),
             "jobs": dict(self.jobs),
+            "questions": dict(self.questions),
+            "grants": {scope: sorted(keys) for scope, keys in self.grants.items()},
             "output": (str(self.output), self.output_seq, self.output_format, self.artifacts),
             "last_text": (str(self.last_text), self.last_text_seq),
             "flags": dict(self.flags),
@@ -547,6 +643,9 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     ToolCallStarted: RunState.on_call_started,
     ToolCallCompleted: RunState.on_call_completed,
     MessageReceived: RunState.on_receive,
+    QuestionAsked: RunState.on_ask,
+    QuestionAnswered: RunState.on_answer,
+    GrantGiven: RunState.on_grant,
     LaneStarted: RunState.on_job_started,
     LaneCompleted: RunState.on_job_ended,
     LaneDegraded: RunState.on_job_ended,

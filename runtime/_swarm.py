@@ -24,12 +24,13 @@ from shoal.errors import RestartsExhausted, RunIsPaused, RunNotFound
 from shoal.errors import RunEnded as RunIsOver
 from shoal.providers import Provider, RetryPolicy, TextDelta
 from shoal.runtime._clock import Clock
-from shoal.runtime._control import Cancel, Command, Pause, Resume, Send, serve_commands, steer
+from shoal.runtime._control import Answer, Cancel, Command, Pause, Resume, Send, serve_commands, steer
 from shoal.runtime._hall import Hall
 from shoal.runtime._handle import Outcome, Run
 from shoal.runtime._lanes import sheltered
 from shoal.runtime._ledger import Ledger, ledger_of
 from shoal.runtime._limits import Limits
+from shoal.runtime._people import Question, questions_of
 from shoal.runtime._program import Program
 from shoal.runtime._spawn import Birth
 from shoal.runtime._state import RunState
@@ -348,6 +349,26 @@ class Swarm:
     async def cancel(self, run_id: str, reason: str = "cancelled by its user") -> None:
         """End a run and everything below it."""
         await self._steer(run_id, Cancel(reason))
+
+    async def answer(self, run_id: str, text: str, *, question: int | None = None) -> None:
+        """Answer what a run asks; returns once the answer is durable.
+
+        Args:
+            run_id: The run.
+            text: The answer: one of the question's options (or its number, from 1), or any text where it has none.
+            question: Number of the question; `None` for the only one that is open.
+
+        Raises:
+            AnswerRefused: The run asks no such question, or it takes no such answer.
+            RunEnded: The run is over.
+        """
+        await self._steer(run_id, Answer(text, question))
+
+    def questions(self, run_id: str | None = None) -> Sequence[Question]:
+        """Return what waits for a person: of all runs, or of the tree of one run; the oldest run's first."""
+        root = None if run_id is None else self.journal.find(run_id).root
+        asking = [row for row in self.journal.runs(root=root) if row.questions and not row.ended]
+        return [question for row in asking for question in questions_of(self.state(row.run_id))]
 
     async def _steer(self, run_id: str, command: Command) -> None:
         await steer(self.hall, self.journal.find(run_id).run_id, command)

@@ -65,12 +65,9 @@ def _stage(path: str, stage: Stage) -> Iterator[str]:
     for region in stage.context.regions or ():
         yield from _region(f"{path}.context.regions.{region.name}", region)
     used = {
-        "mode": stage.mode in ("interactive", "interactive_points"),
         "available_connectors": bool(stage.available_connectors),
-        "required_tools": bool(stage.required_tools),
         "output_routing": bool(stage.output_routing),
         "requires_children": stage.requires_children,
-        "interaction_points": bool(stage.interaction_points),
         "hooks": bool(stage.hooks),
         "context.mode": stage.context.mode == "fresh",
         "context.observations": stage.context.observations is not None,

@@ -9,14 +9,15 @@ the stage owes, then its edges.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal, TypeAlias, final
 
 import msgspec
 
-from shoal.blueprints import Edge, Gate, Nudge, Stage, tool_name
+from shoal.blueprints import Edge, Gate, InteractionPoint, Nudge, Stage, tool_name
 from shoal.runtime._limits import Limits
-from shoal.runtime._state import RunState
+from shoal.runtime._state import TALK, PointState, RunState
 from shoal.runtime.context import Item
 from shoal.runtime.tools import FAN_OUT, SUBMIT_OUTPUT
 
@@ -24,6 +25,7 @@ WRITING_TOOLS = frozenset({"context_write", "context_append", "todo_add"})
 MODIFYING = frozenset({"write_file", "edit_file"})
 _ROUTING_WORDS = 3
 _LISTED_ITEMS = 20
+_DASHES = re.compile("[\u2010-\u2015\u2212\ufe58\ufe63\uff0d]")
 
 
 @final
@@ -123,6 +125,29 @@ class WaitForJobs(msgspec.Struct, frozen=True):
 
 
 @final
+class AskPoint(msgspec.Struct, frozen=True):
+    """Ask a person at this interaction point; *edit* hands them the stage's text to change."""
+
+    point: str
+    edit: bool = False
+
+
+@final
+class Direct(msgspec.Struct, frozen=True):
+    """Send the stage back with what a person's answer stands for. *answer* is the seq of that answer."""
+
+    answer: int
+    text: str
+
+
+@final
+class Hear(msgspec.Struct, frozen=True):
+    """Put what a person said at this interaction point into the conversation."""
+
+    point: str
+
+
+@final
 class Pause(msgspec.Struct, frozen=True):
     """Wait for a person."""
 
@@ -135,7 +160,7 @@ class Pause(msgspec.Struct, frozen=True):
 class Finish(msgspec.Struct, frozen=True):
     """End the run."""
 
-    status: Literal["complete", "error"]
+    status: Literal["complete", "complete_interactive", "error", "cancelled"]
     reason: str
 
 
@@ -151,6 +176,9 @@ Action: TypeAlias = (
     | Hold
     | Leave
     | EnterNext
+    | AskPoint
+    | Direct
+    | Hear
     | WaitForJobs
     | Pause
     | Finish
@@ -171,6 +199,8 @@ def decide(state: RunState, limits: Limits) -> Action:
     turn = state.turn
     if turn is not None:
         if turn.open_calls:
+            if all(turn.parked(index) for index in turn.open_calls):
+                return Wait()
             fan_out = _fan_out_call(state)
             return RunCalls() if fan_out is None else RunFanOut(fan_out)
         if len(turn.answered) < len(turn.calls):
@@ -178,11 +208,11 @@ def decide(state: RunState, limits: Limits) -> Action:
         if _workers_failed(state):
             return _to_the_rescue(state, (), "a worker failed, and this stage wants all of them")
         if not turn.calls or _fanned_out(state):
-            return _through_the_gate(state, _exit(state, limits))
+            return _exit(state, limits) or _points(state, limits) or _onward(state)
     assert state.visit is not None  # a run is entered with its first event
     cap = state.stage.stage.max_iterations or limits.max_iterations
     if state.visit.iterations >= cap and state.stage.stage.mode != "fan_out":
-        return _through_the_gate(state, _capped(state, cap))
+        return _points(state, limits) or _through_the_gate(state, _capped(state, cap))
     return Infer()
 
 
@@ -210,7 +240,10 @@ def _on_the_edge(state: RunState) -> Action:
     owed = owes_output(state)
     if owed:
         return Finish("error", f"stage {leaving.source!r} owes an output and none was submitted")
-    return Finish("complete", f"stage {leaving.source!r} ended and nothing follows it")
+    talked = interactive(state, state.program.stages[leaving.source].stage)
+    return Finish(
+        "complete_interactive" if talked else "complete", f"stage {leaving.source!r} ended and nothing follows it"
+    )
 
 
 def owes_output(state: RunState) -> bool:
@@ -261,37 +294,41 @@ def _capped(state: RunState, cap: int) -> Action:
 # --- exits
 
 
-def _exit(state: RunState, limits: Limits) -> Action:
+def _exit(state: RunState, limits: Limits) -> Action | None:
+    """Return what the stage still owes at its end; `None` where it may go."""
     stage = state.stage.stage
     visit = state.visit
     assert visit is not None  # see `decide`
     if _fanned_out(state):
-        return _after_fan_out(state, ())
+        return None
     nudge = _nudge(state, limits)
     if nudge is not None:
         return nudge
     required = _required(state, limits)
     if required is not None:
         return required
-    flags: tuple[str, ...] = ()
-    if _output_owed(state):
-        if visit.asked.get("output_owed", 0) < limits.asks:
-            return Ask("output_owed", f"This stage has to submit its answer: call `{SUBMIT_OUTPUT}` with it.")
-        flags = ("output_forced",)
-    if stage.fan_out is not None:
-        if visit.asked.get("fan_out_owed", 0) < stage.fan_out.max_attempts:
-            return Ask(
-                "fan_out_owed", f"This stage has to hand out its items: call `{FAN_OUT}` with them, or with none."
-            )
-        return _after_fan_out(state, (*flags, "splits_degraded"))
-    return _resolved(state, "done", flags, "")
+    if _output_owed(state) and visit.asked.get("output_owed", 0) < limits.asks:
+        return Ask("output_owed", f"This stage has to submit its answer: call `{SUBMIT_OUTPUT}` with it.")
+    if stage.fan_out is not None and visit.asked.get("fan_out_owed", 0) < stage.fan_out.max_attempts:
+        return Ask("fan_out_owed", f"This stage has to hand out its items: call `{FAN_OUT}` with them, or with none.")
+    return None
+
+
+def _onward(state: RunState) -> Action:
+    """Return where a stage goes that may go."""
+    if _fanned_out(state):
+        return _through_the_gate(state, _after_fan_out(state, ()))
+    flags = ("output_forced",) if _output_owed(state) else ()
+    if state.stage.stage.fan_out is not None:
+        return _through_the_gate(state, _after_fan_out(state, (*flags, "splits_degraded")))
+    return _through_the_gate(state, _resolved(state, "done", flags, ""))
 
 
 def _nudge(state: RunState, limits: Limits) -> Ask | None:
     stage, visit = state.stage.stage, state.visit
     assert visit is not None  # see `decide`
     settings = (stage.nudge or Nudge(), state.program.blueprint.nudge or Nudge())
-    enabled = next((n.enabled for n in settings if n.enabled is not None), not stage.interaction_points)
+    enabled = next((n.enabled for n in settings if n.enabled is not None), not _asks_people(state, stage))
     most = next((n.max for n in settings if n.max is not None), limits.nudges)
     if not enabled or visit.called_tool or not state.stage.tools or visit.asked.get("no_tool_call", 0) >= most:
         return None
@@ -300,6 +337,10 @@ def _nudge(state: RunState, limits: Limits) -> Ask | None:
     if text is not None:
         return Ask("no_tool_call", text.replace("{stage}", stage.name).replace("{regions}", empty))
     return Ask("no_tool_call", f"You are in the stage `{stage.name}` and have called no tool. Act through your tools.")
+
+
+def _asks_people(state: RunState, stage: Stage) -> bool:
+    return bool(stage.interaction_points) or interactive(state, stage)
 
 
 def _required(state: RunState, limits: Limits) -> Ask | None:
@@ -331,6 +372,66 @@ def abandoned(state: RunState) -> tuple[str, ...]:
     if not WRITING_TOOLS.intersection(state.stage.tools):
         return ()
     return state.view.required_and_empty()
+
+
+# --- people
+
+
+def interactive(state: RunState, stage: Stage) -> bool:
+    """Say whether *stage* talks with a person until they have had enough."""
+    return stage.mode == "interactive" and not state.made_by.unattended
+
+
+def _points(state: RunState, limits: Limits) -> Action | None:
+    """Return what the interaction points of the stage still want; `None` where they let it go."""
+    stage = state.stage.stage
+    for point in stage.interaction_points:
+        if not (state.made_by.unattended and point.unattended == "auto_approve"):
+            action = _point(state, point, limits)
+            if action is not None:
+                return action
+    return _talk(state) if interactive(state, stage) else None
+
+
+def _point(state: RunState, point: InteractionPoint, limits: Limits) -> Action | None:
+    visit = state.visit
+    assert visit is not None  # see `decide`
+    known = visit.points.get(point.name, PointState())
+    if known.question:
+        return Wait()
+    if known.answer is None:
+        return AskPoint(point.name) if known.rounds < limits.point_rounds else None
+    if known.answer.text is None:
+        if not state.made_by.unattended:
+            return None
+        return Finish("error", f"nobody answered the question {point.name!r} of stage {state.stage.name!r}")
+    if known.edited:
+        return Hear(point.name)
+    said = folded(str(known.answer.text))
+    if any(folded(option) == said for option in point.abort_options):
+        return Finish(
+            "cancelled", f"a person chose {str(known.answer.text)!r} at the end of stage {state.stage.name!r}"
+        )
+    if any(folded(option) == said for option in point.edit_options):
+        return AskPoint(point.name, edit=True)
+    directive = next((text for option, text in point.directives.items() if folded(option) == said), None)
+    return None if directive is None else Direct(known.answered, directive)
+
+
+def _talk(state: RunState) -> Action | None:
+    visit = state.visit
+    assert visit is not None  # see `decide`
+    known = visit.points.get(TALK, PointState())
+    if known.question:
+        return Wait()
+    if known.answer is None:
+        return AskPoint(TALK)
+    return Hear(TALK) if known.answer.text else None
+
+
+def folded(answer: str) -> str:
+    """Return *answer* as answers are compared: every dash alike, and white space as single blanks."""
+    return " ".join(_DASHES.sub("-", answer).split())
 
 
 # --- fan-out

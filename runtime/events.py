@@ -288,10 +288,17 @@ class GateForced(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 @final
 class Nudged(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The stage is asked again. *reason*: `no_tool_call`, `required_region`, `output_owed`, `fan_out_owed`, `gate`."""
+    """The stage is asked again.
+
+    Args:
+        reason: `no_tool_call`, `required_region`, `output_owed`, `fan_out_owed`, `gate`, `instructions`, `directive`.
+        text: What the model reads.
+        answer: Of a `directive`: seq of the answer that chose it.
+    """
 
     reason: str
     text: Text
+    answer: int = 0
 
 
 @final
@@ -463,6 +470,50 @@ class MessageReceived(msgspec.Struct, frozen=True, gc=False, array_like=True):
     region: str | None = None
 
 
+@final
+class QuestionAsked(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The run waits for a person. What is asked stands in the call, or in the stage's definition of the point.
+
+    Args:
+        about: `text`, `choice`, `confirm`, `review`, `edit`, or `approval` of a call.
+        source: Seq of the reply whose call asks, or is to be approved; 0 for none.
+        index: Number of that call.
+        point: The interaction point that asks; empty for none.
+        keys: Of an approval: what a grant would be kept under; empty where it can hold for this call only.
+        needs: Of an approval: what of the call needs it, where that is not simply the tool.
+        expires_at: Unix seconds at which nobody has answered; `None` waits for ever.
+    """
+
+    about: Literal["text", "choice", "confirm", "review", "edit", "approval"]
+    source: int = 0
+    index: int = 0
+    point: str = ""
+    keys: tuple[str, ...] = ()
+    needs: str = ""
+    expires_at: float | None = None
+
+
+@final
+class QuestionAnswered(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A question was answered. *question* is the seq of its `QuestionAsked`; *text* is `None` where nobody answered.
+
+    *by* is `user`, or `timeout`.
+    """
+
+    question: int
+    text: Text | None
+    by: str = "user"
+
+
+@final
+class GrantGiven(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Calls under these keys need no further approval: in this stage, re-entry included, or in the whole run."""
+
+    keys: tuple[str, ...]
+    scope: Literal["stage", "run"]
+    stage: str
+
+
 # --- lanes
 
 
@@ -541,6 +592,9 @@ Payload: TypeAlias = (
     | ToolCallStarted
     | ToolCallCompleted
     | MessageReceived
+    | QuestionAsked
+    | QuestionAnswered
+    | GrantGiven
     | LaneStarted
     | LaneCompleted
     | LaneDegraded
@@ -585,7 +639,9 @@ NUMBERS: Mapping[type[Payload], int] = {
     ToolCallStarted: 50,
     ToolCallCompleted: 51,
     MessageReceived: 52,
-    # 53 QuestionAsked, 54 QuestionAnswered, 55 GrantGiven
+    QuestionAsked: 53,
+    QuestionAnswered: 54,
+    GrantGiven: 55,
     # 60 FrameEntered, 61 FrameLeft, 62 StepRecorded, 63 CallOpened
     LaneStarted: 70,
     LaneCompleted: 71,

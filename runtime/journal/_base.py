@@ -34,6 +34,7 @@ class RunRow(msgspec.Struct, frozen=True, gc=False):
         host: The process that hosts it; `None` where none does.
         key: Idempotency key of its spawn; `None` for none.
         detached: It outlives its parent.
+        questions: How many questions it asks that nobody has answered.
     """
 
     run_id: str
@@ -49,6 +50,7 @@ class RunRow(msgspec.Struct, frozen=True, gc=False):
     host: str | None
     key: str | None = None
     detached: bool = False
+    questions: int = 0
 
     @property
     def ended(self) -> bool:

@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS runs (
     run INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE, name TEXT NOT NULL, status TEXT NOT NULL, parent TEXT,
     root TEXT NOT NULL, title TEXT, spawned_at REAL NOT NULL, ended_at REAL, stage TEXT, host TEXT, key TEXT UNIQUE,
-    detached INTEGER NOT NULL DEFAULT 0);
+    detached INTEGER NOT NULL DEFAULT 0, questions INTEGER NOT NULL DEFAULT 0);
 CREATE INDEX IF NOT EXISTS runs_by_root ON runs (root);
 CREATE TABLE IF NOT EXISTS events (
     run INTEGER NOT NULL, seq INTEGER NOT NULL, kind INTEGER NOT NULL, at INTEGER NOT NULL, payload BLOB NOT NULL,
@@ -40,7 +40,10 @@ CREATE TABLE IF NOT EXISTS commands (
     why_not TEXT);
 CREATE INDEX IF NOT EXISTS commands_waiting ON commands (run_id) WHERE why_not IS NULL;
 """
-_UPGRADES = {1: "ALTER TABLE runs ADD COLUMN detached INTEGER NOT NULL DEFAULT 0;"}
+_UPGRADES = {
+    1: "ALTER TABLE runs ADD COLUMN detached INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE runs ADD COLUMN questions INTEGER NOT NULL DEFAULT 0;"
+}
 """What has to change in a file of each earlier format, beside the tables that it has not."""
 _MARK = "INSERT OR IGNORE INTO meta (key, value) VALUES ('format', ?)"
 

@@ -22,9 +22,9 @@ _READ_ROWS = 512
 _LAST = "\U0010ffff"
 """Sorts behind every id."""
 
-COLUMNS = "run_id, name, status, parent, root, title, spawned_at, ended_at, stage, host, key, detached"
+COLUMNS = "run_id, name, status, parent, root, title, spawned_at, ended_at, stage, host, key, detached, questions"
 _SELECT_RUNS = "SELECT {columns}, (SELECT max(seq) FROM events WHERE events.run = runs.run) FROM runs"
-_HAS_DETACHED = "SELECT count(*) FROM pragma_table_info('runs') WHERE name = 'detached'"
+_COLUMNS_THERE = "SELECT name FROM pragma_table_info('runs')"
 
 
 class SqliteReader:
@@ -44,10 +44,10 @@ class SqliteReader:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
         self._reading = open_for_reading(self.path)
-        detached = self._reading.execute(_HAS_DETACHED).fetchone()[0]
-        # A file of format 1 has no such column, and reading must not change it.
-        columns = COLUMNS if detached else COLUMNS.replace("detached", "0")
-        self._select_runs = _SELECT_RUNS.format(columns=columns)
+        there = {name for (name,) in self._reading.execute(_COLUMNS_THERE)}
+        # A file of an earlier format has not all of them, and reading must not change it.
+        columns = (name if name in there else "0" for name in COLUMNS.split(", "))
+        self._select_runs = _SELECT_RUNS.format(columns=", ".join(columns))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.path}>"
@@ -151,8 +151,9 @@ class SqliteReader:
 
 
 def _row(row: tuple[object, ...]) -> RunRow:
-    *fields, host, key, detached, events = row
-    named = zip(RunRow.__struct_fields__, (*fields, events or 0, host, key, bool(detached)), strict=True)
+    *fields, host, key, detached, questions, events = row
+    values = (*fields, events or 0, host, key, bool(detached), questions)
+    named = zip(RunRow.__struct_fields__, values, strict=True)
     try:
         return msgspec.convert(dict(named), RunRow)
     except msgspec.ValidationError as exc:

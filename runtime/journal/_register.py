@@ -10,6 +10,8 @@ import msgspec
 from shoal.errors import RunNotFound
 from shoal.runtime.events import (
     Event,
+    QuestionAnswered,
+    QuestionAsked,
     RunEnded,
     RunPaused,
     RunResumed,
@@ -19,7 +21,9 @@ from shoal.runtime.events import (
 )
 from shoal.runtime.journal._base import RunRow
 
-NOTED = frozenset((RunSpawned, RunTitled, RunPaused, RunResumed, RunEnded, StageEntered))
+NOTED = frozenset(
+    (RunSpawned, RunTitled, RunPaused, RunResumed, RunEnded, StageEntered, QuestionAsked, QuestionAnswered)
+)
 """Kinds that change a run's row."""
 
 
@@ -35,7 +39,10 @@ class Register:
         if isinstance(event.payload, RunSpawned):
             self._rows[event.run_id] = row_of(event, event.payload)
         elif type(event.payload) in NOTED:
-            self._rows[event.run_id] = msgspec.structs.replace(self._rows[event.run_id], **change_of(event))
+            row = self._rows[event.run_id]
+            asked = asked_by(event)
+            changes = {**change_of(event), **({"questions": row.questions + asked} if asked else {})}
+            self._rows[event.run_id] = msgspec.structs.replace(row, **changes)
 
     def row(self, run_id: str) -> RunRow | None:
         """Return the row of *run_id*; `None` where there is none. How many events it has is not counted here."""
@@ -80,6 +87,11 @@ def change_of(event: Event) -> Mapping[str, object]:
             return {"stage": stage}
         case _:
             return {}
+
+
+def asked_by(event: Event) -> int:
+    """Return by how many *event* changes the questions that its run asks."""
+    return {QuestionAsked: 1, QuestionAnswered: -1}.get(type(event.payload), 0)
 
 
 def pick(wanted: str, rows: Sequence[RunRow]) -> RunRow:

@@ -28,7 +28,7 @@ from shoal.runtime.journal._commit import Batch, Tails, tell
 from shoal.runtime.journal._file import PAGE_BYTES, Durability, checkpoint, open_for_writing
 from shoal.runtime.journal._leases import Leases
 from shoal.runtime.journal._reader import COLUMNS, SqliteReader
-from shoal.runtime.journal._register import NOTED, change_of, row_of
+from shoal.runtime.journal._register import NOTED, asked_by, change_of, row_of
 
 _SLOW_COMMIT_S = 0.005
 _SLOW_COMMITS = 3
@@ -42,7 +42,7 @@ _WAITING = (
     "WHERE why_not IS NULL AND host = ? ORDER BY command"
 )
 _INSERT_EVENT = "INSERT INTO events (run, seq, kind, at, payload) VALUES (?, ?, ?, ?, ?)"
-_INSERT_RUN = f"INSERT INTO runs ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - our own columns
+_INSERT_RUN = f"INSERT INTO runs ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - our own columns
 
 
 @final
@@ -242,7 +242,7 @@ class SqliteJournal(SqliteReader):
         db, run_id = self._writing, event.run_id
         if isinstance(event.payload, RunSpawned):
             row = row_of(event, event.payload)
-            values = (*msgspec.structs.astuple(row)[:9], self.host, row.key, row.detached)
+            values = (*msgspec.structs.astuple(row)[:9], self.host, row.key, row.detached, 0)
             number = db.execute(_INSERT_RUN, values).lastrowid
         else:
             number = self._numbers.get(run_id) or self._known(run_id)
@@ -250,6 +250,9 @@ class SqliteJournal(SqliteReader):
             raise LookupError(f"event {event.seq} of run {run_id} comes before its first")
         for column, value in change_of(event).items():
             db.execute(f"UPDATE runs SET {column} = ? WHERE run = ?", (value, number))  # noqa: S608 - our own columns
+        asked = asked_by(event)
+        if asked:
+            db.execute("UPDATE runs SET questions = questions + ? WHERE run = ?", (asked, number))
         if isinstance(event.payload, RunEnded):
             self._numbers.pop(run_id, None)
         else:

@@ -12,6 +12,7 @@ from shoal.runtime.tools._lines import command_problem, keys_of
 from shoal.runtime.tools._listing import shown_name
 from shoal.runtime.tools._looking import READ_ONLY_GIT
 from shoal.runtime.tools._machine import MACHINE_TOOLS
+from shoal.runtime.tools._people import PEOPLE_TOOLS, QUESTIONS
 from shoal.runtime.tools._permissions import Permissions
 from shoal.runtime.tools._process import hunt
 from shoal.runtime.tools._read_paths import ReadPaths, ungranted
@@ -33,13 +34,23 @@ from shoal.runtime.tools._window import FAN_OUT, RUN_TOOLS, SUBMIT_OUTPUT, WINDO
 from shoal.runtime.tools._writing import WRITING_TOOLS
 
 BUILT_IN: Mapping[str, Tool] = {
-    each.name: each for each in (*FILE_TOOLS, *WRITING_TOOLS, SHELL_TOOL, *MACHINE_TOOLS, *WINDOW_TOOLS, *RUN_TOOLS)
+    each.name: each
+    for each in (
+        *FILE_TOOLS,
+        *WRITING_TOOLS,
+        SHELL_TOOL,
+        *MACHINE_TOOLS,
+        *WINDOW_TOOLS,
+        *RUN_TOOLS,
+        *PEOPLE_TOOLS,
+    )
 }
 """Every built-in tool, by name."""
 
 __all__ = [
     "BUILT_IN",
     "FAN_OUT",
+    "QUESTIONS",
     "READ_ONLY_GIT",
     "SHELL",
     "SHELL_TOOL",

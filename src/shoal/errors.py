@@ -13,6 +13,7 @@
     │  ├─ RunCancelled             it ended `cancelled`
     │  ├─ RunNotFound              no such run in this journal
     │  ├─ RunEnded                 the run is over: it takes no message
+    │  ├─ AnswerRefused            the run asks no such question, or takes no such answer
     │  ├─ RunOwned                 another process hosts it
     │  ├─ JournalFailed            the journal cannot write (full disk, permissions)
     │  ├─ JournalNewer             the file was written by a newer version
@@ -159,6 +160,10 @@ class RunNotFound(RunError):
 
 class RunEnded(RunError):
     """The run is over: it takes no message and cannot be resumed."""
+
+
+class AnswerRefused(RunError):
+    """The run asks no such question, or the question takes no such answer."""
 
 
 class RunOwned(RunError):

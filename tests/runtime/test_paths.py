@@ -245,6 +245,7 @@ def test_what_can_be_no_path_is_refused(root: Path, path: str):
         (errno.EPERM, "unreadable"),
         (errno.EMFILE, "unreadable"),
         (errno.ENODEV, "special"),
+        (errno.EINVAL, "loop"),
     ],
 )
 def test_what_cannot_be_opened_says_why(root: Path, monkeypatch: pytest.MonkeyPatch, number: int, why: str):

@@ -16,7 +16,6 @@ from shoal.blueprints import (
     Edge,
     FanOut,
     FileTracking,
-    InteractionPoint,
     Observations,
     OutputSpec,
     Region,
@@ -63,12 +62,9 @@ def test_a_key_of_the_blueprint_is_named(key: str, fields: dict[str, Any]):
 
 
 STAGE: list[tuple[str, dict[str, Any]]] = [
-    ("mode", {"mode": "interactive"}),
     ("available_connectors", {"available_connectors": ("server",)}),
-    ("required_tools", {"required_tools": ("ask_user_text",)}),
     ("output_routing", {"output_routing": {"image/*": "images"}}),
     ("requires_children", {"requires_children": True}),
-    ("interaction_points", {"interaction_points": (InteractionPoint("ok", "Is it?"),)}),
     ("hooks", {"hooks": {"on_enter": "x.py"}}),
     ("context.mode", {"context": StageContext(mode="fresh")}),
     ("context.observations", {"context": StageContext(observations=Observations())}),
@@ -106,11 +102,11 @@ def test_what_is_switched_off_is_obeyed():
 
 
 def test_everything_that_is_used_is_named_at_once_in_the_order_of_the_file():
-    stages = (Stage("one", hooks={"on_enter": "x.py"}), Stage("two", mode="interactive_points"))
+    stages = (Stage("one", hooks={"on_enter": "x.py"}), Stage("two", requires_children=True))
     made = replace(PLAIN, regions=(Region("r", accepts=("*/*",)),), dynamic_tools=True, stages=stages)
     assert refused(made) == (
         "context.regions.r.accepts",
         "agent.dynamic_tools",
         "stages.one.hooks",
-        "stages.two.mode",
+        "stages.two.requires_children",
     )

@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from shoal.cli._places import JournalOption, JsonOption, RunArgument, run_reader
+from shoal.cli._places import JournalOption, JsonOption, RunArgument, program_of, run_reader
 from shoal.cli._print import line, print_json, print_table, print_text, say
 from shoal.errors import ConfigInvalid
 from shoal.providers import Message, Request, ToolSpec
-from shoal.runtime import Reader, RunState, fold, recorded
+from shoal.runtime import Reader, RunState, fold
 from shoal.runtime.context import Prompt, assemble
-from shoal.runtime.events import RunSpawned, StageEntered
+from shoal.runtime.events import StageEntered
 
 
 def command(
@@ -49,9 +49,7 @@ def state_at(reader: Reader, run_id: str, at: int | None) -> RunState:
         raise ConfigInvalid(f"run {run_id} has no event {at}; its last is {events[-1].seq if events else 0}")
     if not any(isinstance(event.payload, StageEntered) for event in events):
         raise ConfigInvalid(f"run {run_id} had entered no stage by event {at}; give a later one")
-    spawned = events[0].payload
-    assert isinstance(spawned, RunSpawned)  # the first event of every run
-    return fold(run_id, recorded(reader.definition(spawned.definition)), events)
+    return fold(run_id, program_of(reader, run_id), events)
 
 
 def _request(state: RunState, prompt: Prompt) -> Request:

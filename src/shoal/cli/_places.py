@@ -12,7 +12,8 @@ from cyclopts import Parameter
 
 from shoal._environment import journal_path
 from shoal.errors import ConfigInvalid, RunNotFound
-from shoal.runtime import RunRow, SqliteReader
+from shoal.runtime import Program, Reader, RunRow, SqliteReader, recorded
+from shoal.runtime.events import RunSpawned
 
 OUTPUT = "shoal-output"
 """Name of the folder of reports, in the current directory."""
@@ -59,6 +60,17 @@ def run_reader(run: str, given: Path | None) -> Generator[tuple[SqliteReader, Ru
         if reader is None:
             raise RunNotFound(f"there is no run {run!r}: nothing has run yet; `shoal run` makes the first", run_id=run)
         yield reader, reader.find(run)
+
+
+def program_of(reader: Reader, run_id: str) -> Program:
+    """Return what a run of the journal is made of, for those who only look.
+
+    Raises:
+        DefinitionMissing: It cannot be had.
+    """
+    spawned = next(iter(reader.read(run_id))).payload
+    assert isinstance(spawned, RunSpawned)  # the first event of every run
+    return recorded(reader.definition(spawned.definition))
 
 
 def status_of(row: RunRow, owners: dict[str, str]) -> str:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from shoal.cli._places import JournalOption, JsonOption, RunArgument, run_reader, status_of
+from shoal.cli._places import JournalOption, JsonOption, RunArgument, program_of, run_reader, status_of
 from shoal.cli._print import complain, print_json, print_text
 from shoal.cli._progress import Progress
 from shoal.cli._summary import FAILED, PAUSED, plain_run
-from shoal.runtime import RunState, fold, recorded
-from shoal.runtime.events import RunSpawned
+from shoal.runtime import RunState, fold
 
 
 def command(run: RunArgument, /, *, journal: JournalOption = None, as_json: JsonOption = False) -> int:
     """Print what a run submitted; the exit status says how it ended."""
     with run_reader(run, journal) as (reader, row):
         events = list(reader.read(row.run_id))
-        spawned = events[0].payload
-        assert isinstance(spawned, RunSpawned)  # the first event of every run
-        state = fold(row.run_id, recorded(reader.definition(spawned.definition)), events)
+        state = fold(row.run_id, program_of(reader, row.run_id), events)
         progress = Progress()
         for each in reader.runs(root=row.root):
             progress.replay(events if each.run_id == row.run_id else reader.read(each.run_id))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -12,14 +11,15 @@ from cyclopts import Parameter
 
 import shoal
 from shoal._environment import providers_from
-from shoal.blueprints import Blueprint, CallerSeed, load, resolve, stage_tools, tool_name
+from shoal.blueprints import Blueprint, CallerSeed, load, resolve
+from shoal.cli._allowed import AllowOption, permissions_of
 from shoal.cli._hosted import Hosting, host
 from shoal.cli._places import JournalOption, JsonOption, journal_file, output_folder
 from shoal.cli._print import complain
 from shoal.cli._progress import Progress
 from shoal.cli._summary import conclude
 from shoal.errors import ConfigInvalid
-from shoal.runtime import BUILT_IN, Permissions, Run
+from shoal.runtime import Run
 
 _MOST_SEED_BYTES = 8 * 1024 * 1024
 
@@ -35,9 +35,7 @@ def command(
         Parameter(name="--seed", negative="", help="NAME=TEXT or NAME=@FILE, a region's value."),
     ] = (),
     model: Annotated[str | None, Parameter(help="PROVIDER:MODEL, in place of every stage's.")] = None,
-    allow: Annotated[
-        tuple[str, ...], Parameter(name="--allow", negative="", help="A tool that may be called without asking.")
-    ] = (),
+    allow: AllowOption = (),
     journal: JournalOption = None,
     as_json: JsonOption = False,
     **regions: Annotated[str, Parameter(help="TEXT or @FILE, for the region of that name.")],
@@ -46,7 +44,7 @@ def command(
     made = load(resolve(blueprint))
     given = seeds_of(made, seed, regions)
     _warn_of_nothing(workdir)
-    hosting = Hosting(journal_file(journal), providers_from(), _permissions(made, allow), as_json=as_json)
+    hosting = Hosting(journal_file(journal), providers_from(), permissions_of(made, allow), as_json=as_json)
 
     async def begin(swarm: shoal.Swarm, _progress: Progress) -> Run:
         return await swarm.spawn(made, task=task, seeds=given, workdir=workdir, model=model, output_dir=output_folder())
@@ -111,13 +109,3 @@ def text_of(value: str) -> str:
         return data.decode()
     except UnicodeDecodeError as exc:
         raise ConfigInvalid(f"{str(path)!r} is no UTF-8 text (byte {exc.start}); convert it first") from exc
-
-
-def _permissions(blueprint: Blueprint, allow: Sequence[str]) -> Permissions:
-    known = {*BUILT_IN, *(name for stage in blueprint.stages for name in stage_tools(stage))}
-    for name in allow:
-        if tool_name(name) not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean `{near[0]}`?" if near else f"; it has {', '.join(sorted(known))}"
-            raise ConfigInvalid(f"`--allow {name}` names no tool of {blueprint.name!r}{hint}")
-    return Permissions(launch={tool_name(name): "allow" for name in allow})

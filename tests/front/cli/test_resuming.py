@@ -114,6 +114,15 @@ def test_a_paused_run_goes_on_once_it_is_resumed(shell: Shell, serve: Serve, ans
     assert (said.status, said.json["output"], said.json["status"]) == (0, "paid", "complete")
 
 
+def test_a_resumed_run_is_allowed_what_its_command_line_says(shell: Shell, serve: Serve, answers: Path):
+    serve(interrupt_once("after all"))
+    shell("run", answers)
+    run_id = newest(shell)["run_id"]
+    refused = shell("resume", run_id, "--allow", "read_fiel")
+    assert (refused.status, "did you mean `read_file`?" in refused.err) == (2, True)
+    assert shell("resume", run_id, "--allow", "read_file").status == 0
+
+
 def test_a_run_that_is_over_is_not_resumed(shell: Shell, answers: Path):
     run_id = shell("run", answers, "--json").json["run_id"]
     said = shell("resume", run_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 from collections.abc import AsyncGenerator
@@ -60,10 +61,23 @@ async def test_who_sends_more_is_not_gone():
         assert await peer.receive() == b"x"
 
 
-async def test_a_mistake_of_ours_is_no_departure():
+async def test_who_is_read_while_our_side_closes_has_ended():
     async with pair() as (peer, _):
         peer.close()
-        with pytest.raises(OSError, match="Bad file descriptor"):
+        assert await peer.receive() == b""
+
+
+class Broken(socket.socket):
+    """A socket whose system call fails for a reason that is no departure."""
+
+    def recv(self, *_: object) -> bytes:
+        raise OSError(errno.ENOMEM, "out of memory")
+
+
+async def test_a_failure_of_the_system_is_no_departure():
+    with Broken() as sock:
+        peer = _net.Peer(sock)
+        with pytest.raises(OSError, match="out of memory"):
             await peer.receive()
 
 

@@ -57,7 +57,7 @@ class Peer:
             except BlockingIOError:
                 await anyio.wait_readable(self._sock)
             except OSError as exc:
-                _must_be_gone(exc)
+                self._must_be_gone(exc)
                 return b""
 
     async def send(self, data: bytes) -> None:
@@ -73,7 +73,7 @@ class Peer:
             except BlockingIOError:
                 await anyio.wait_writable(self._sock)
             except OSError as exc:
-                _must_be_gone(exc)
+                self._must_be_gone(exc)
                 raise PeerGone from exc
         await anyio.lowlevel.checkpoint()
 
@@ -85,7 +85,7 @@ class Peer:
             except BlockingIOError:
                 await anyio.wait_readable(self._sock)
             except OSError as exc:
-                _must_be_gone(exc)
+                self._must_be_gone(exc)
                 return
             else:
                 if not data:
@@ -102,8 +102,7 @@ class Peer:
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._sock.close()
 
-
-def _must_be_gone(exc: OSError) -> None:
-    """Let pass only errors that mean that the peer left."""
-    if exc.errno not in _GONE:
-        raise exc
+    def _must_be_gone(self, exc: OSError) -> None:
+        """Let pass only errors that mean that the peer left, or that our own side was closed meanwhile."""
+        if exc.errno not in _GONE and self._sock.fileno() >= 0:
+            raise exc
