@@ -10,7 +10,6 @@ from shoal.testing.wire._clock import epoch_s
 from shoal.testing.wire._delivery import Event, Reply
 from shoal.testing.wire._engine import Reading, Refused, Route, World
 from shoal.testing.wire._faults import Fault
-from shoal.testing.wire._flavours import FLAVOURS
 from shoal.testing.wire._http import Incoming
 from shoal.testing.wire._journal import Exchange
 from shoal.testing.wire._json import Json, obj
@@ -18,13 +17,12 @@ from shoal.testing.wire._ledger import Row
 from shoal.testing.wire._limits import Quota
 from shoal.testing.wire._openai import _responses_options, _responses_rules
 from shoal.testing.wire._openai._caching import Caching
-from shoal.testing.wire._openai._chat_options import too_long_prompt
-from shoal.testing.wire._openai._errors import refused
+from shoal.testing.wire._openai._errors import CODES, refused
 from shoal.testing.wire._openai._front import Front, quota_headers
 from shoal.testing.wire._openai._responses_ask import ask_of
 from shoal.testing.wire._openai._responses_diagnosis import diagnosis
 from shoal.testing.wire._openai._responses_events import Stream
-from shoal.testing.wire._openai._responses_prompt import prompt
+from shoal.testing.wire._openai._responses_prompt import item_blocks, prompt
 from shoal.testing.wire._openai._responses_reply import Output, Writing, outputs, whole
 from shoal.testing.wire._openai._responses_request import Item, Known, Memory, Request, Stored, items_of
 from shoal.testing.wire._openai._responses_rules import withheld
@@ -33,6 +31,10 @@ from shoal.testing.wire._rules import Violation
 from shoal.testing.wire._tokens import compact
 from shoal.testing.wire._turns import Fitted
 from shoal.testing.wire._values import Dialect, Failure
+
+TOO_LONG = "Your input exceeds the context window of this model. Please adjust your input and try again."
+SESSION = "session_id"
+"""The header by which the transport that keeps nothing sends the requests of one conversation to one machine."""
 
 RULES = (
     _responses_options.codex,
@@ -62,7 +64,7 @@ class Responses:
     def __init__(self, world: World) -> None:
         self._world = world
         self._front = Front(world)
-        self._caching = Caching(FLAVOURS["openai"], world.settings.cache)
+        self._caching = Caching(self._front.flavour, world.settings.cache)
         self._memory = Memory()
         self._checked: dict[int, tuple[Request, Prompt]] = {}
 
@@ -98,7 +100,7 @@ class Responses:
             prompt=seen,
             model=model,
             key=request.key,
-            look=partial(self._caching.look, model=model, body=request.body, ends=ends),
+            look=partial(self._caching.look, model=model, body=_routed(request, exchange), ends=ends),
             best=self._caching.best(seen, model),
             whole_blocks=self._caching.whole_blocks(seen, model),
             warming=bool(options.get("prewarm")),
@@ -114,9 +116,11 @@ class Responses:
         body = self._front.body(exchange)
         for found, code in _responses_options.shape_violations(body, counting=counting):
             self._enforce(exchange, [found], code=code)
+            if found.rule != "unknown" and code != CODES["unknown"]:
+                raise Refused(_refusal(found, code=code))  # even if the rule is skipped: it has no shape to go by
         model = self._front.model(body["model"])
         exchange.model = model.name
-        own = items_of(body.get("input"))
+        own = [self._memory.resolved(item) for item in items_of(body.get("input"))]
         codex = exchange.endpoint == "responses.codex"
         request = Request(
             body=body,
@@ -133,8 +137,9 @@ class Responses:
         for rule in RULES:
             self._enforce(exchange, tuple(rule(request)))
         seen, ends = prompt(request, key)
-        if found := too_long_prompt(model, seen.tokens, body.get("max_output_tokens")):
-            self._enforce(exchange, [found], code="context_length_exceeded")
+        if seen.tokens > model.prompt_limit:
+            violation = Violation("window", "input", TOO_LONG)
+            self._enforce(exchange, [violation], code="context_length_exceeded")
         return request, seen, ends
 
     def _before(self, body: Json) -> list[Item]:
@@ -166,6 +171,8 @@ class Responses:
         if removed := _removed(request):
             response["input_transformations"] = removed
         self._remember(request, response, made, seen, row)
+        replied = [item_blocks(Item("reply", output.item), request) for output in made]
+        self._caching.said(seen, [block for blocks in replied for block in blocks])
         headers = self._front.headers(exchange)
         if not request.body.get("stream"):
             return Reply(200, headers, compact(response).encode("utf-8", "surrogatepass"), failed=_failed)
@@ -216,6 +223,14 @@ class Responses:
         return self._front.fail(refused(violation), exchange)
 
 
+def _routed(request: Request, exchange: Exchange) -> Json:
+    """Return the body with the key by which its cache is found."""
+    session = exchange.headers.get(SESSION)
+    if not request.codex or session is None or request.body.get("prompt_cache_key"):
+        return request.body
+    return {**request.body, "prompt_cache_key": session}
+
+
 def _refusal(violation: Violation, *, code: str | None) -> Failure:
     match violation.rule:
         case "codex":
@@ -228,8 +243,11 @@ def _refusal(violation: Violation, *, code: str | None) -> Failure:
             return refused(violation, code="previous_response_not_found")
         case "R5":
             return refused(violation, code="integer_below_min_value")
-        case "R1" | "R7" if "too long" in violation.message:
+        case "R1" | "R6" | "R7" if "string too long" in violation.message:
             return refused(violation, code="string_above_max_length")
+        case "R8":
+            formed = violation.path.startswith("text.format")
+            return refused(violation, code="invalid_json_schema" if formed else "invalid_function_parameters")
         case _:
             return refused(violation, code=code)
 

@@ -13,7 +13,7 @@ def ask_of(request: Request) -> Ask:
         said.append(Said("system", instructions))
     names: dict[str, str] = {}
     for item in request.items:
-        made = _said(item, names, request)
+        made = _said(item, names)
         if made is None:
             continue
         if said and said[-1].role == made.role == "assistant":
@@ -36,19 +36,18 @@ def ask_of(request: Request) -> Ask:
     )
 
 
-def _said(item: Item, names: dict[str, str], request: Request) -> Said | None:
+def _said(item: Item, names: dict[str, str]) -> Said | None:
     value = item.value
     match item.kind:
-        case "item_reference":
-            return _said(Item(item.path, request.memory.items[value["id"]].value), names, request)
         case "message":
             role = value["role"] if value["role"] in ("user", "assistant") else "system"
             return Said(role, text_of(value["content"]))
-        case "function_call":
+        case "function_call" | "custom_tool_call":
             names[value["call_id"]] = value["name"]
-            return Said("assistant", calls=(Call(value["name"], value["arguments"], value["call_id"]),))
-        case "function_call_output":
+            given = value.get("arguments", value.get("input"))
+            return Said("assistant", calls=(Call(value["name"], given, value["call_id"]),))
+        case "function_call_output" | "custom_tool_call_output":
             call_id = value["call_id"]
-            return Said("user", results=(Result(call_id, names[call_id], text_of(value["output"])),))
+            return Said("user", results=(Result(call_id, names.get(call_id, ""), text_of(value["output"])),))
         case _:
             return None

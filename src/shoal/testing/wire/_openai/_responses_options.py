@@ -9,7 +9,7 @@ from shoal.testing.wire._json import obj
 from shoal.testing.wire._openai._chat_options import SAMPLING, format_problems, metadata_problems
 from shoal.testing.wire._openai._chat_rules import FUNCTIONS, NAME, NAME_CHARS, too_long
 from shoal.testing.wire._openai._errors import CODES, bracketed, problem_message
-from shoal.testing.wire._openai._responses_request import Request, parts_of
+from shoal.testing.wire._openai._responses_request import Item, Request, parts_of
 from shoal.testing.wire._openai._schemas import strict_problems
 from shoal.testing.wire._rules import Violation
 from shoal.testing.wire._shape import Problem, shape
@@ -68,8 +68,9 @@ def r4(request: Request) -> Iterator[Violation]:
     """A request goes on from a response, or stands in a conversation."""
     body = request.body
     if body.get("previous_response_id") and body.get("conversation"):
-        what = "Mutually exclusive parameters: 'previous_response_id' and 'conversation'. Ensure you are only providing one"
-        yield Violation("R4", "previous_response_id", f"{what}.")
+        both = "'previous_response_id' and 'conversation'"
+        what = f"Mutually exclusive parameters: {both}. Ensure you are only providing one of them."
+        yield Violation("R4", "previous_response_id", what)
         return
     previous = body.get("previous_response_id")
     if previous is not None:
@@ -159,10 +160,15 @@ def _breakpoints(request: Request) -> Iterator[Violation]:
     if request.body.get("prompt_cache_options"):
         yield Violation("O13", "prompt_cache_options", f"Unsupported parameter: 'prompt_cache_options' {what}")
     for item in request.own_items:
-        held = item.value.get("content") or item.value.get("output")
-        for path, part in parts_of(held, f"{item.path}.content"):
-            if part.get("prompt_cache_breakpoint"):
-                yield Violation("O13", path, f"Unsupported parameter: '{path}.prompt_cache_breakpoint' {what}")
+        for path in _marked(item):
+            yield Violation("O13", path, f"Unsupported parameter: '{path}.prompt_cache_breakpoint' {what}")
+
+
+def _marked(item: Item) -> list[str]:
+    """Return the paths of the parts of *item* that have a breakpoint."""
+    held = [(field, item.value.get(field)) for field in ("content", "output")]
+    parts = [part for field, value in held for part in parts_of(value, f"{item.path}.{field}")]
+    return [path for path, part in parts if part.get("prompt_cache_breakpoint")]
 
 
 def codex(request: Request) -> Iterator[Violation]:
@@ -182,6 +188,5 @@ def codex(request: Request) -> Iterator[Violation]:
         if body.get(name) is not None:
             yield Violation("codex", name, f"Unsupported parameter: {name}")
     for item in request.own_items:
-        for path, part in parts_of(item.value.get("content"), f"{item.path}.content"):
-            if part.get("prompt_cache_breakpoint"):
-                yield Violation("codex", path, "Unsupported parameter: prompt_cache_breakpoint")
+        for path in _marked(item):
+            yield Violation("codex", path, "Unsupported parameter: prompt_cache_breakpoint")

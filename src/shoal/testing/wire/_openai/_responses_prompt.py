@@ -44,10 +44,8 @@ def _turn(request: Request) -> int:
 
 
 def item_blocks(item: Item, request: Request) -> list[Block]:
-    """Return the blocks of one item; an item that is referred to is read in its place."""
+    """Return the blocks of one item."""
     path, value = item.path, item.value
-    if item.kind == "item_reference":
-        return item_blocks(Item(path, request.memory.items[value["id"]].value), request)
     if item.kind == "message":
         found = parts_of(value["content"], f"{path}.content" if isinstance(value["content"], list) else path)
         return [_part(part_path, part, value["role"], marked=True) for part_path, part in found]

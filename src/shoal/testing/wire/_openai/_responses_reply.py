@@ -8,12 +8,12 @@ from typing import Any, final
 
 from shoal.testing.wire._brains import arguments_of
 from shoal.testing.wire._faults import CallIds, Fault, found
+from shoal.testing.wire._flavours import FlavourName
 from shoal.testing.wire._json import Json, obj
 from shoal.testing.wire._ledger import Row
 from shoal.testing.wire._openai._responses_request import ENCRYPTED, Request
 from shoal.testing.wire._openai._responses_rules import fingerprint
 from shoal.testing.wire._seal import Seals, digest
-from shoal.testing.wire._tokens import compact
 from shoal.testing.wire._turns import Fitted, part_tokens
 from shoal.testing.wire._values import Call, Part, Text, Thinking
 
@@ -120,7 +120,7 @@ def _seal(output: Output, follower: Json | None, writing: Writing) -> str:
     return writing.seals.stamp(
         {
             "id": output.item["id"],
-            "summary": compact(output.item["summary"]),
+            "summary": [part["text"] for part in output.item["summary"]],
             "follower": None if follower is None else fingerprint(follower),
             "model": writing.request.model.name,
             "key": digest(writing.request.key),
@@ -147,12 +147,12 @@ def usage(row: Row) -> dict[str, Any]:
     }
 
 
-def ending(said: Fitted) -> dict[str, Any]:
-    """Return how a reply ends: its status, and why it is not complete."""
+def ending(said: Fitted, server: FlavourName = "openai") -> dict[str, Any]:
+    """Return how a reply ends: its status, and why it is not complete, which a llama.cpp server does not tell."""
     reason = INCOMPLETE.get(said.stop, said.stop)
-    if reason in CUT:
+    if reason in CUT and server != "llama.cpp":
         return {"status": "incomplete", "incomplete_details": {"reason": reason}, "error": None}
-    if said.stop in DONE:
+    if said.stop in DONE or reason in CUT:
         return {"status": "completed", "incomplete_details": None, "error": None}
     if said.stop == "cancelled":
         return {"status": "cancelled", "incomplete_details": None, "error": None}
@@ -164,7 +164,7 @@ def ending(said: Fitted) -> dict[str, Any]:
 def whole(said: Fitted, made: Sequence[Output], row: Row, writing: Writing) -> dict[str, Any]:
     """Return a whole reply."""
     body = writing.request.body
-    ended = ending(said)
+    ended = ending(said, writing.request.flavour.name)
     items = [output.item for output in made]
     if ended["status"] == "incomplete" and items and "status" in items[-1]:
         items[-1] = {**items[-1], "status": "incomplete"}
@@ -198,5 +198,5 @@ def whole(said: Fitted, made: Sequence[Output], row: Row, writing: Writing) -> d
 
 def begun(response: Mapping[str, Any]) -> dict[str, Any]:
     """Return *response* as it is when it begins."""
-    empty = {"output": [], "usage": None, "error": None, "incomplete_details": None, "completed_at": None}
+    empty: Json = {"output": [], "usage": None, "error": None, "incomplete_details": None, "completed_at": None}
     return {**response, **empty, "status": "in_progress"}

@@ -47,7 +47,6 @@ class Stored:
         stored: It can be gone on from.
         prompt: What it made the model read.
         cached: Tokens of it that a later request could have read.
-        key: The cache key that it was sent with.
         body: The request.
     """
 
@@ -67,14 +66,33 @@ class Memory:
     items: dict[str, Known] = field(default_factory=dict[str, Known])
     responses: dict[str, Stored] = field(default_factory=dict[str, Stored])
 
+    def kept(self, item_id: str | None) -> Known | None:
+        """Return the item that can be referred to by *item_id*; `None` if none can."""
+        known = self.items.get(item_id or "")
+        return known if known is not None and known.stored else None
+
+    def resolved(self, item: Item) -> Item:
+        """Return *item*, or what it refers to; a reference that leads nowhere stays as it is."""
+        if item.kind != "item_reference":
+            return item
+        known = self.kept(item.item_id)
+        return Item(item.path, item.value if known is None else known.value, item.item_id)
+
 
 @final
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One item of the conversation and where it stands."""
+    """One item of the conversation and where it stands.
+
+    Args:
+        path: Where.
+        value: The item; where the input only refers to one, what it refers to.
+        reference: The id by which it is referred to; `None` if the item itself was sent.
+    """
 
     path: str
     value: Json
+    reference: str | None = None
 
     @property
     def kind(self) -> str:
@@ -89,8 +107,10 @@ class Item:
 
     @property
     def by_model(self) -> bool:
-        """Whether the model said it."""
-        return self.kind in (*CALLS, "reasoning") or self.value.get("role") == "assistant"
+        """Whether the model said it: everything but messages of others and what answers a call."""
+        if self.kind == "message":
+            return self.value.get("role") == "assistant"
+        return not self.kind.endswith(("_output", "_approval_response"))
 
 
 @final
@@ -103,7 +123,7 @@ class Request:
         model: What the model can do.
         flavour: Whose server this is.
         key: The API key.
-        items: Everything that was said: in responses before, and in the input.
+        items: Everything that was said: in responses before, and in the input; references are resolved.
         own: How many of *items*, from the end, stand in the request itself.
         memory: What the server remembers.
         seals: Reads what the server sealed.

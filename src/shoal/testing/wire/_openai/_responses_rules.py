@@ -13,11 +13,15 @@ from shoal.testing.wire._seal import digest
 from shoal.testing.wire._tokens import compact
 
 ID_LIMIT = 64
+UNKEPT = (
+    " Items are not persisted when `store` is set to false. Try again with `store` set to true, or remove this item "
+    "from your input."
+)
 PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs", "custom_tool_call": "ctc"}
 
 
 def r1(request: Request) -> Iterator[Violation]:
-    """Each output answers a call, each call is answered before anything else is said."""
+    """Each output answers a call, each call is answered before the model is told anything else."""
     open_calls: dict[str, Item] = {}
     answered: set[str] = set()
     for item in request.items:
@@ -36,7 +40,7 @@ def r1(request: Request) -> Iterator[Violation]:
                 yield Violation(
                     "R1", item.path, f"No tool call found for function call output with call_id {call_id} ({what})."
                 )
-        elif item.kind == "message":
+        elif item.kind == "message" and not item.by_model:
             yield from _unanswered(open_calls)
             open_calls = {}
     yield from _unanswered(open_calls)
@@ -102,9 +106,9 @@ def _led(before: tuple[Item, ...], reasoning: str, response_id: str, request: Re
 
 
 def fingerprint(item: Json) -> str:
-    """Return what an item of the model's is known by, whether or not it still has its id."""
+    """Return what an item of the model is known by, with or without its id, and whatever id its call has now."""
     if item.get("type") == "function_call":
-        return digest("function_call", item["call_id"], item["name"], item["arguments"])
+        return digest("function_call", item["name"], item["arguments"])
     content = item.get("content")
     texts = [content] if isinstance(content, str) else [part.get("text", part.get("refusal")) for part in content or ()]
     if item.get("role") == "assistant":
@@ -115,9 +119,8 @@ def fingerprint(item: Json) -> str:
 def r3(request: Request) -> Iterator[Violation]:
     """Ids are this server's, and what is not kept comes back encrypted and unchanged."""
     for item in request.own_items:
-        if item.kind == "item_reference":
-            known = request.memory.items.get(item.item_id or "")
-            if known is None or not known.stored:
+        if item.reference is not None:
+            if request.memory.kept(item.reference) is None:
                 yield _not_found(item, request)
         elif item.kind == "reasoning":
             yield from _reasoning(item, request)
@@ -137,13 +140,13 @@ def _known_id(item: Item, memory: Memory) -> Iterator[Violation]:
 
 def _reasoning(item: Item, request: Request) -> Iterator[Violation]:
     encrypted = item.value.get("encrypted_content")
-    known = request.memory.items.get(item.item_id or "")
     if encrypted is None:
-        if known is None or not known.stored:
+        if request.memory.kept(item.item_id) is None:
             yield _not_found(item, request)
         return
     facts = sealed_facts(request.seals, item.value)
-    if facts is None or facts["id"] != item.item_id or facts["summary"] != compact(item.value["summary"]):
+    summary = [part["text"] for part in item.value["summary"]]
+    if facts is None or facts["id"] != item.item_id or facts["summary"] != summary:
         what = "Encrypted content could not be decrypted or parsed."
         path = f"{item.path}.encrypted_content"
         yield Violation(
@@ -164,11 +167,6 @@ def withheld(item: Item, request: Request) -> str | None:
 
 
 def _not_found(item: Item, request: Request) -> Violation:
-    unkept = item.item_id in request.memory.items
-    why = (
-        " Items are not persisted when `store` is set to false. Try again with `store` set to true, or remove this item "
-        "from your input."
-        if unkept
-        else ""
-    )
-    return Violation("R3", item.path, f"Item with id '{item.item_id}' not found.{why}")
+    item_id = item.reference or item.item_id
+    why = UNKEPT if item_id in request.memory.items else ""
+    return Violation("R3", item.path, f"Item with id '{item_id}' not found.{why}")
