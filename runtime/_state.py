@@ -141,6 +141,7 @@ class PointState(msgspec.Struct):
         answered: Seq of the answer that is not seen to yet; 0 for none.
         answer: That answer.
         edited: The answer is an edited text.
+        heard: The answer stands in the conversation, and the point lets its stage go.
     """
 
     rounds: int = 0
@@ -148,6 +149,7 @@ class PointState(msgspec.Struct):
     answered: int = 0
     answer: QuestionAnswered | None = None
     edited: bool = False
+    heard: bool = False
 
     def begin_again(self) -> None:
         """Its answer was seen to, and it will be asked again."""
@@ -370,7 +372,9 @@ class RunState:
                     self.last_text, self.last_text_seq = point.answer.text, source
                 if name == TALK:
                     self.turn = self.routing = self.failure = None
-                point.begin_again()
+                point.heard = name != TALK and not point.edited
+                if not point.heard:
+                    point.begin_again()
 
     def on_spawn(self, event: Event, payload: RunSpawned) -> None:
         self.spawned = payload
