@@ -16,7 +16,7 @@ from shoal.providers._rates import NO_RATES, RateLimit, Rates
 from shoal.providers._refusals import Asked, body_of, refusal
 from shoal.providers._sent import Sent
 from shoal.providers._sse import Event
-from shoal.providers._transport import Answer, Transport
+from shoal.providers._transport import Answer, Transport, apart
 from shoal.providers._values import (
     Completed,
     ModelProfile,
@@ -289,4 +289,5 @@ def checked_url(base_url: str, example: str) -> httpx.URL:
 
 def secrets_in(url: httpx.URL, *texts: str | None) -> tuple[str, ...]:
     """Return which of *texts*, and of what stands in *url*, no message may repeat."""
-    return tuple([text for text in (*texts, url.password) if text and len(text) >= SECRET_LENGTH])
+    login = [value.removeprefix("Basic ") for value in apart(url)[1].values()]
+    return tuple([text for text in (*texts, url.password, *login) if text and len(text) >= SECRET_LENGTH])

@@ -78,7 +78,7 @@ RULES: Mapping[str, tuple[str, ...]] = {
         "test_many_large_images_are_refused_here",
         "test_a_request_above_the_vendors_size_is_refused_here",
     ),
-    "A20": ("test_what_is_too_long_is_an_overflow_with_its_numbers",),
+    "A20": ("test_an_overflow_is_known_by_its_wording",),
     "A21": ("test_a_beta_that_a_request_needs_is_asked_for_with_it",),
     # Chat Completions
     "O1": ("test_a_request_without_a_conversation_has_a_user_message",),
