@@ -85,7 +85,6 @@ def test_a_key_of_a_stage_is_named_with_its_stage(key: str, fields: dict[str, An
 
 
 REGION: list[tuple[str, dict[str, Any]]] = [
-    ("kind", {"kind": "custom", "script": "r.py"}),
     ("accepts", {"accepts": ("image/*",)}),
     ("max_stored", {"max_stored": 3}),
 ]
