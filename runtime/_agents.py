@@ -106,7 +106,8 @@ def _answer(name: str, ended: ChildEnded) -> ToolResult:
     """Return how an agent ended as the result of a call."""
     said = f"[{name} {ended.status}]"
     if ended.reason and ended.status in ("error", "cancelled"):
-        said += f" {ended.reason}"
+        # What stands behind the first paragraph is a traceback, for people.
+        said += f" {ended.reason.partition(chr(10) * 2)[0]}"
     if ended.output:
         said += f"\n{ended.output}"
     elif ended.status not in ("error", "cancelled"):

@@ -63,8 +63,13 @@ def validated(returns: type[Any], output: str) -> Any:
     """Return *output* as a value of that type.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is none; the message says what is wrong with it, in one line.
     """
     import pydantic  # noqa: PLC0415 - see `schema_of`
 
-    return pydantic.TypeAdapter(returns).validate_json(output)
+    try:
+        return pydantic.TypeAdapter(returns).validate_json(output)
+    except pydantic.ValidationError as exc:
+        found = exc.errors(include_url=False, include_input=False, include_context=False)
+        said = [": ".join(filter(None, (".".join(map(str, each["loc"])), each["msg"]))) for each in found]
+        raise ValueError("; ".join(said)) from exc

@@ -10,7 +10,7 @@ swarm            rest_for_one: a lost journal restarts all that stands on it
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -464,7 +464,8 @@ class Swarm:
         ended = {each.run_id for each in self.journal.runs(root=row.root) if each.ended}
         for each in open_rows:
             if each.parent in ended and not each.detached:  # the process died before it was told
-                await self.cancel(each.run_id, "its parent ended")
+                with suppress(RunIsOver):
+                    await self.cancel(each.run_id, "its parent ended")
             elif each.status == "paused":
                 await self.resume(each.run_id)
         return Run(self, row.run_id, row.name)
