@@ -23,8 +23,8 @@ version = "0.1.0"
 description = "Reads the files that its task is about and answers"
 entry_stage = "read"
 
-# Who serves it: the first of these that is there. `"openai:MODEL"` names a model too; without one the provider's default
-# serves. The offline provider needs no key: it follows the `offline` steps below, by rules and without a language model.
+# Who serves it: the first of these that is there, with its default model; `"openai:MODEL"` names a model. The offline
+# provider needs no key and no language model: it follows the `offline` steps below.
 [defaults]
 model = [
   { provider = "anthropic" }, { provider = "openai" }, { provider = "google" }, { provider = "compatible" },
@@ -44,8 +44,8 @@ mode = "autonomous"
 max_iterations = 20
 available_tools = ["list_dir", "read_file", "context_read"]
 system_prompt = """
-Find out what `task` asks for: list the working directory and read the files that matter. What you read stands in `sources`.
-Say so when you know enough."""
+Find out what `task` asks for: list the working directory and read the files that matter. What you read stands in
+`sources`. Say so when you know enough."""
 
 # Where the results of tools go.
 [stages.read.tool_routing]
@@ -99,7 +99,12 @@ def command(
         print_json({"name": folder.name, "path": str(folder.absolute()), "files": [file.name]})
         return 0
     shown = folder if folder.is_absolute() else f"./{folder}"
-    say(f"wrote {file}", "", f"check it  shoal validate {shown}", f'run it    shoal run {shown} --task "What is in here?"')
+    say(
+        f"wrote {file}",
+        "",
+        f"check it  shoal validate {shown}",
+        f'run it    shoal run {shown} --task "What is in here?"',
+    )
     return 0
 
 
@@ -111,7 +116,7 @@ def written(folder: Path) -> Path:
     """
     if not _NAME.fullmatch(folder.name):
         raise ConfigInvalid(
-            f"{folder.name!r} is no name for a blueprint; take letters, digits, `.`, `_` and `-`, a letter or digit first"
+            f"{folder.name!r} is no name for a blueprint; take letters, digits, `.`, `_` and `-`, no sign first"
         )
     file = folder / "blueprint.toml"
     try:
