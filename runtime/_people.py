@@ -7,7 +7,7 @@ task. Where nobody answers in time, an approval counts as refused, and the model
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast, final
 
@@ -27,6 +27,7 @@ About: TypeAlias = Literal["text", "choice", "confirm", "review", "edit", "appro
 
 APPROVALS = ("once", "stage", "run", "no")
 """How an approval is answered: this call only, this stage (re-entry included), the whole run, or not at all."""
+_SCOPES: Mapping[str, Literal["stage", "run"]] = {"stage": "stage", "run": "run"}
 _ONCE = ("once", "no")
 _YES = ("yes", "no")
 _SYNONYMS = {"y": "yes", "n": "no", "deny": "no", "allow": "once"}
@@ -259,8 +260,9 @@ def answer(live: Live, text: str, seq: int | None) -> None:
     said = accepted(question, text)
     asked = live.state.questions[question.seq]
     live.emit(QuestionAnswered(question.seq, Text.of(said)))
-    if question.about == "approval" and said in ("stage", "run"):
-        live.emit(GrantGiven(asked.keys, cast("Literal['stage', 'run']", said), question.stage))
+    scope = _SCOPES.get(said)
+    if question.about == "approval" and scope is not None:
+        live.emit(GrantGiven(asked.keys, scope, question.stage))
 
 
 def accepted(question: Question, text: str) -> str:

@@ -65,6 +65,7 @@ from shoal.runtime.events import (
     ToolCallStarted,
     TransitionChosen,
 )
+from shoal.runtime.tools import shown_name
 
 Phase: TypeAlias = Literal["running", "paused", "ended"]
 
@@ -108,6 +109,11 @@ class Turn:
         return index in self.asked and index not in self.answers
 
 
+def heading_of(name: str, status: str) -> str:
+    """Return the line that stands over a worker's answer: one line, whatever *name* holds, so that it forges none."""
+    return f"--- {shown_name(name) or repr(name)} ({status}) ---"
+
+
 @final
 class Child(msgspec.Struct, frozen=True):
     """A child run as its parent knows it."""
@@ -120,7 +126,7 @@ class Child(msgspec.Struct, frozen=True):
     def heading(self) -> str:
         """The line that stands over its answer where a region shows it."""
         status = "running" if self.ended is None else self.ended.status
-        return f"--- {self.spawned.item or self.spawned.name} ({status}) ---"
+        return heading_of(self.spawned.item or self.spawned.name, status)
 
 
 @final

@@ -6,12 +6,16 @@ import io
 import struct
 import wave
 import zlib
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.providers import Media, media_of, sniff
+
+
+Make = Callable[[int, int], bytes]
 
 
 def png(width: int, height: int) -> bytes:
@@ -69,12 +73,12 @@ IMAGES = {
 
 @pytest.mark.parametrize("make", IMAGES, ids=lambda make: make.__name__)
 @given(width=st.integers(1, 16_000), height=st.integers(1, 16_000))
-def test_an_image_says_its_size(make, width: int, height: int):
+def test_an_image_says_its_size(make: Make, width: int, height: int):
     assert media_of(make(width, height)) == Media(IMAGES[make], width, height)
 
 
 @pytest.mark.parametrize("make", IMAGES, ids=lambda make: make.__name__)
-def test_an_image_that_is_cut_off_has_its_size_or_none(make):
+def test_an_image_that_is_cut_off_has_its_size_or_none(make: Make):
     whole = make(640, 480)
     sizes = [(media.width_px, media.height_px) for media in (media_of(whole[:end]) for end in range(len(whole)))]
     assert sizes[0] == (None, None)
