@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from shoal.providers import Media, media_of, sniff
 
-
-Make = Callable[[int, int], bytes]
+Make = Callable[[int, int], bytes]  # width and height in, a file out
 
 
 def png(width: int, height: int) -> bytes:
@@ -73,7 +72,7 @@ IMAGES = {
 
 @pytest.mark.parametrize("make", IMAGES, ids=lambda make: make.__name__)
 @given(width=st.integers(1, 16_000), height=st.integers(1, 16_000))
-def test_an_image_says_its_size(make: Make, width: int, height: int):
+def test_an_image_says_its_size(make: Make, width: int, height: int) -> None:
     assert media_of(make(width, height)) == Media(IMAGES[make], width, height)
 
 

@@ -509,6 +509,11 @@ def test_a_request_above_the_vendors_size_is_refused_here():
         sent(request(user("x" * MAX_BODY_BYTES)))
 
 
+def test_several_system_messages_in_front_of_a_user_are_the_users():
+    spoken = [user("a"), Message("system", (Text.of("b"),)), Message("system", (Text.of("c"),)), user("d")]
+    assert [one["role"] for one in said(request(*spoken), shipped_profile("claude-opus-5-5"))] == ["user"]
+
+
 # --- the tail
 
 
