@@ -10,7 +10,7 @@ from shoal.providers._breaker import Breaker, BreakerState
 from shoal.providers._chat import ChatEncoder, chat_encoder
 from shoal.providers._exchange import RetryPolicy, exchange
 from shoal.providers._offline import OfflineProvider, Policy, offline
-from shoal.providers._profiles import profiles_from, shipped_profile
+from shoal.providers._profiles import profiles_from, shipped_models, shipped_profile
 from shoal.providers._servers import SERVERS, Capabilities
 from shoal.providers._text import EMPTY, Text, join
 from shoal.providers._tokens import TextCounter, counter
@@ -117,6 +117,7 @@ __all__ = [
     "openai",
     "openai_chat",
     "profiles_from",
+    "shipped_models",
     "shipped_profile",
     "sniff",
 ]

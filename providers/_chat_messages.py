@@ -126,9 +126,9 @@ def _blob(blob: Blob) -> Leaves:
     data = in_base64(blob)
     mime = blob.mime.encode()
     if blob.mime in _IMAGES:
-        return b'{"type":"image_url","image_url":{"url":"data:%b;base64,' % mime, data, b'"}}'
+        return b'{"type":"image_url","image_url":{"url":"data:%b;base64,' % mime, data, b'"}', b"}"
     name = Text.of(blob.name or "document.pdf").quoted
-    return b'{"type":"file","file":{"filename":%b,"file_data":"data:%b;base64,' % (name, mime), data, b'"}}'
+    return b'{"type":"file","file":{"filename":%b,"file_data":"data:%b;base64,' % (name, mime), data, b'"}', b"}"
 
 
 def with_tail(said: Wire, last: Spoken, tail: Text) -> Wire | None:

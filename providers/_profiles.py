@@ -52,6 +52,11 @@ def shipped_profile(model: str) -> ModelProfile:
     return unknown if known is None else replace(known, model=model, window_key=unknown.window_key)
 
 
+def shipped_models() -> tuple[str, ...]:
+    """Return the names of the models that the shipped table knows, in its order."""
+    return tuple([profile.model for profile in _shipped().values()])
+
+
 def profiles_from(rows: Mapping[str, Mapping[str, Any]], *, source: str) -> dict[str, ModelProfile]:
     """Return profiles for the user's own *rows*, each laid over what the shipped table knows of its model.
 
