@@ -10,7 +10,7 @@ from shoal.runtime._lanes import WIDTHS, JobFailed
 from shoal.runtime._ledger import Ledger, RegionRow, StageRow, Tally, TransitionRow, ledger_of, plain_usage
 from shoal.runtime._limits import Limits
 from shoal.runtime._orders import GivenTool, SpawnRequest
-from shoal.runtime._people import Question
+from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._pools import Pool, Pools, PoolStatistics
 from shoal.runtime._program import Program, recorded
 from shoal.runtime._state import RunState, fold
@@ -65,10 +65,12 @@ __all__ = [
     "ToolResult",
     "TransitionRow",
     "agent",
+    "asked_below",
     "checked",
     "fold",
     "ledger_of",
     "plain_usage",
+    "questions_of",
     "recorded",
     "tool",
     "virtual",
