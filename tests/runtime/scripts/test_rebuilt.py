@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,8 +11,6 @@ from typing import Any
 import anyio.from_thread
 import anyio.to_thread
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "context"))
 from windowkit import Held, stage, text_of
 
 from shoal.blueprints import Region
