@@ -58,9 +58,8 @@ async def test_a_run_with_many_requests_does_not_keep_the_others_out():
 
 async def test_a_model_with_a_limit_of_its_own_holds_a_place_of_both():
     pools = Pools({"acme": 2, "acme:big": 1}, 8)
-    async with pools.way("acme", "big", "a"):
-        async with pools.way("acme", "small", "b"):
-            assert {name: pool.busy for name, pool in pools.statistics().items()} == {"acme": 2, "acme:big": 1}
+    async with pools.way("acme", "big", "a"), pools.way("acme", "small", "b"):
+        assert {name: pool.busy for name, pool in pools.statistics().items()} == {"acme": 2, "acme:big": 1}
     assert {pool.busy for pool in pools.statistics().values()} == {0}
 
 
