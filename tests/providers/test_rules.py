@@ -17,7 +17,7 @@ import pytest
 import test_gemini
 import test_messages
 import test_responses
-from providers_parts import ask, assistant, block, request, result, tool, tools, user
+from providers_parts import PNG, ask, assistant, block, request, result, tool, tools, user
 
 from shoal.errors import ProviderRefused
 from shoal.providers import (
@@ -27,6 +27,7 @@ from shoal.providers import (
     Request,
     Text,
     ToolCall,
+    blob,
     chat_encoder,
     shipped_models,
     shipped_profile,
@@ -77,6 +78,10 @@ RULES: Mapping[str, tuple[str, ...]] = {
         "test_too_many_images_are_refused_here",
         "test_many_large_images_are_refused_here",
         "test_a_request_above_the_vendors_size_is_refused_here",
+    ),
+    "A19": (
+        "test_a19_a_document_with_too_many_pages_is_named_only",
+        "test_a_locked_document_has_a_type_of_its_own_that_nobody_takes",
     ),
     "A20": ("test_an_overflow_is_known_by_its_wording",),
     "A21": ("test_a_beta_that_a_request_needs_is_asked_for_with_it",),
@@ -249,6 +254,21 @@ def _unmarked(part: Any) -> Any:
     return part
 
 
+@pytest.mark.parametrize(
+    ("model", "pages", "kinds"),
+    [
+        ("claude-opus-5-5", 600, ["text", "document"]),
+        ("claude-opus-5-5", 601, ["text"]),
+        ("claude-haiku-4-5", 100, ["text", "document"]),
+        ("claude-haiku-4-5", 101, ["text"]),
+    ],
+)
+def test_a19_a_document_with_too_many_pages_is_named_only(model: str, pages: int, kinds: list[str]):
+    shown = Message("user", blobs=(blob(b"%PDF-1.7" + b" /Type /Page" * pages, "long.pdf"),))
+    [message] = test_messages.said(request(shown), shipped_profile(model))
+    assert [part["type"] for part in message["content"]] == kinds
+
+
 # --- Chat Completions
 
 
@@ -292,7 +312,7 @@ def test_o6_images_of_results_stand_behind_all_results():
 
 
 def replace_blobs(message: Message) -> Message:
-    return msgspec.structs.replace(message, blobs=(test_messages.blob(test_messages.PNG),))
+    return msgspec.structs.replace(message, blobs=(blob(PNG),))
 
 
 @pytest.mark.parametrize(("server", "length"), [("openai", 40), ("mistral", 9), ("azure", 40)])
