@@ -16,12 +16,14 @@ from shoal.testing.wire import Settings as WireSettings
 from shoal.testing.wire._anthropic._cache import MarkerCache
 from shoal.testing.wire._openai._caches import BreakpointCache, PrefixCache, points, stepped
 from shoal.testing.wire._openai._chat_prompt import ends
-from shoal.testing.wire._prompt import Lookup, Prompt
+from shoal.testing.wire._prompt import Block, Lookup, Prompt
 
 MOST = 4
 LOOK_BACK = 20
 PATIENCE_S = 5.0
-CLIMBS = 400
+CLIMBS = 100
+POINTS_BACK = 80
+ENOUGH = 0.9999
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,11 @@ class Markers:
     """Anthropic's."""
 
     marks = True
+    ttl = "5m"
+
+    @staticmethod
+    def takes(block: Block) -> bool:
+        return True
 
     def __init__(self, least: int) -> None:
         self._cache = MarkerCache(WireSettings().cache)
@@ -53,15 +60,21 @@ class Markers:
 
 
 class Points:
-    """OpenAI's from GPT-5.6 on."""
+    """OpenAI's from GPT-5.6 on: its texts of users and of the system take markers."""
 
     marks = True
+    ttl = "30m"
 
-    def __init__(self, _least: int) -> None:
+    @staticmethod
+    def takes(block: Block) -> bool:
+        return block.frame in (b"user text", b"developer text")
+
+    def __init__(self, _least: int, mode: str = "implicit") -> None:
         self._cache = BreakpointCache()
+        self._mode = mode
 
     def look(self, prompt: Prompt, start_s: float) -> Lookup:
-        where = points(prompt.blocks, ends(prompt), "implicit")
+        where = points(prompt.blocks, ends(prompt), self._mode)
         return self._cache.look(prompt, start_s, where=where, ttl="30m")
 
 
@@ -69,6 +82,11 @@ class Steps:
     """OpenAI's up to GPT-5.5: nothing to mark, only an order to choose."""
 
     marks = False
+    ttl = ""
+
+    @staticmethod
+    def takes(block: Block) -> bool:
+        return False
 
     def __init__(self, _least: int) -> None:
         self._cache = PrefixCache(600.0, lambda common, _total: stepped(common))
@@ -77,7 +95,22 @@ class Steps:
         return self._cache.look(prompt, start_s)
 
 
-CACHES = {"markers": Markers, "points": Points, "steps": Steps}
+class ExplicitPoints(Points):
+    """The same, marking nothing by itself."""
+
+    def __init__(self, least: int) -> None:
+        super().__init__(least, "explicit")
+
+
+class MixedPoints(Points):
+    """The same, marking by itself until a conversation hides what stands in front of it."""
+
+    def look(self, prompt: Prompt, start_s: float) -> Lookup:
+        self._mode = "implicit" if len(ends(prompt)) <= POINTS_BACK else "explicit"
+        return super().look(prompt, start_s)
+
+
+CACHES = {"markers": (Markers,), "points": (Points, MixedPoints, ExplicitPoints), "steps": (Steps,)}
 
 
 def sent(exchanges: Sequence[Exchange]) -> list[Sent]:
@@ -100,7 +133,8 @@ class Search:
     """
 
     def __init__(self, requests: Sequence[Sent], cache: str, least: int) -> None:
-        self._make = CACHES[cache]
+        self._makes = CACHES[cache]
+        self._make = self._makes[0]
         self._least = least
         self._keys = [request.prompt.keys() for request in requests]
         self._upto = [request.prompt.upto() for request in requests]
@@ -108,7 +142,14 @@ class Search:
 
     def best(self) -> int:
         """Return the most tokens that any plan which it tries reads."""
-        return max(self._of_order(order) for order in self._orders())
+        reachable, best = self.reachable(), 0
+        for make in self._makes:
+            self._make = make
+            for order in self._orders():
+                best = max(best, self._of_order(order))
+                if self._make.marks and best >= reachable * ENOUGH:
+                    return best
+        return best
 
     def reachable(self) -> int:
         """Return what would be read if every position of every request were marked, in the best order."""
@@ -151,17 +192,13 @@ class Search:
         for number, request in enumerate(self._requests):
             for burst in bursts:
                 first = self._requests[burst[0]]
-                together = request.start_s <= first.start_s + first.latency_s + PATIENCE_S
-                if together and self._shared(burst[0], number) >= 0 and not self._grew(burst[0], number):
+                together = request.start_s < first.start_s + first.latency_s
+                if together and self._shared(burst[0], number) >= 0:
                     burst.append(number)
                     break
             else:
                 bursts.append([number])
         return [burst for burst in bursts if len(burst) > 2]
-
-    def _grew(self, before: int, after: int) -> bool:
-        """Say whether *after* is the same conversation, a turn later: it cannot be sent before its answer."""
-        return self._shared(before, after) == len(self._keys[before]) - 1
 
     def _shared(self, one: int, other: int) -> int:
         """Return the last position that two requests have in common; -1 for none."""
@@ -195,7 +232,9 @@ class Search:
             return sum(self._play(order, marks))
         wanted = [self._source(request, order, place) for place, request in enumerate(order)]
         goals = {
-            request: found for request, found in zip(order, wanted, strict=True) if found and self._read(request, found[1])
+            request: found
+            for request, found in zip(order, wanted, strict=True)
+            if found and self._read(request, found[1])
         }
         for request, (_, position) in goals.items():
             self._want(marks, order, request, position)
@@ -210,8 +249,8 @@ class Search:
                 marks[earlier].add(position)
                 break
         seen = any(position <= mark < position + LOOK_BACK for mark in marks[request])
-        if not seen and len(marks[request]) < MOST:
-            marks[request].add(position)
+        if not seen and (len(marks[request]) < MOST or self._make in (MixedPoints, ExplicitPoints)):
+            marks[request].add(position)  # what is only read takes nothing from what is written
 
     def _writers(self, order: Sequence[int], request: int, position: int) -> list[int]:
         """Return the requests in front of *request* that begin alike up to *position*, first to last."""
@@ -230,7 +269,8 @@ class Search:
                     changed = [set(one) for one in marks]
                     changed[writer] = (changed[writer] - {gone}) | {position}
                     changed[request].add(position)
-                    if any(len(one) > MOST for one in changed) or tried > CLIMBS:
+                    over = self._make not in (MixedPoints, ExplicitPoints) and any(len(one) > MOST for one in changed)
+                    if over or tried > CLIMBS:
                         continue
                     tried += 1
                     now = self._play(order, changed)
@@ -249,8 +289,10 @@ class Search:
                 lookup.commit(ready_s)
                 waiting.remove((ready_s, lookup))
             one = self._requests[request]
-            blocks = [replace(b, marker="5m" if self._make is Markers else "30m") if at in marks[request] else b
-                      for at, b in enumerate(one.prompt.blocks)]  # fmt: skip
+            blocks = [
+                replace(block, marker=self._make.ttl) if at in marks[request] and self._make.takes(block) else block
+                for at, block in enumerate(one.prompt.blocks)
+            ]
             lookup = cache.look(replace(one.prompt, blocks=tuple(blocks)), starts[request])
             reads.append(lookup.read)
             waiting.append((starts[request] + one.latency_s, lookup))

@@ -13,9 +13,7 @@ import anyio
 from shoal.blueprints import (
     Blueprint,
     CallerSeed,
-    Edge,
     FanOut,
-    ModelSettings,
     Nudge,
     Region,
     Route,
@@ -23,7 +21,7 @@ from shoal.blueprints import (
     ToolRouting,
     dumps,
 )
-from shoal.providers import Provider, anthropic, openai_chat
+from shoal.providers import anthropic, openai_chat
 from shoal.runtime import Limits, Run, Swarm, tool, virtual
 from shoal.runtime.events import QuestionAsked
 from shoal.testing import virtual_backend, wire
@@ -97,7 +95,9 @@ def research() -> Workload:
     def says(number: int, _ask: wire.Ask) -> wire.Turn:
         if number == 50:
             return said("That is all.")
-        return called("todo_add", text=f"look into {number}") if number % 10 == 3 else called("search", query=f"{number}")
+        return (
+            called("todo_add", text=f"look into {number}") if number % 10 == 3 else called("search", query=f"{number}")
+        )
 
     return Workload(Blueprint("research", (stage,), regions=(TASK, RULES, found, TODOS, INSTRUCTIONS, talk)), says)
 
@@ -163,9 +163,7 @@ def chat() -> Workload:
     def says(number: int, _ask: wire.Ask) -> wire.Turn:
         return said(words(f"so {number}", 500))
 
-    return Workload(
-        Blueprint("chat", (stage,), regions=(TASK, RULES, facts, INSTRUCTIONS, talk)), says, drive=drive
-    )
+    return Workload(Blueprint("chat", (stage,), regions=(TASK, RULES, facts, INSTRUCTIONS, talk)), says, drive=drive)
 
 
 def corpus() -> Workload:
@@ -189,7 +187,9 @@ def gather_then_plan() -> Workload:
     plan = Region("plan", kind="pinned", max_tokens=2_000, placement="tail")
     talk = Region("conversation", kind="sliding_window", max_tokens=20_000, max_items=None)
     routed = ToolRouting(overrides={"read_part": Route("sources")})
-    gather = Stage("gather", system_prompt=words("gather", 600), available_tools=NAMES, tool_routing=routed, nudge=QUIET)
+    gather = Stage(
+        "gather", system_prompt=words("gather", 600), available_tools=NAMES, tool_routing=routed, nudge=QUIET
+    )
     plans = Stage("plan", system_prompt=words("plan", 600), available_tools=NAMES, nudge=QUIET)
 
     def says(number: int, _ask: wire.Ask) -> wire.Turn:
@@ -199,9 +199,7 @@ def gather_then_plan() -> Workload:
             return called("read_part", name=f"part {number}")
         return called("context_write", region="plan", content=words(f"plan {number}", 900))
 
-    return Workload(
-        Blueprint("plan", (gather, plans), regions=(TASK, RULES, sources, plan, INSTRUCTIONS, talk)), says
-    )
+    return Workload(Blueprint("plan", (gather, plans), regions=(TASK, RULES, sources, plan, INSTRUCTIONS, talk)), says)
 
 
 NAMES = ("search", "read_part", "todo_add", "context_write")
@@ -215,15 +213,21 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
 }
 
 
-def played(workload: Workload, cache: str) -> wire.InProcess:
-    """Run *workload* with the model that has *cache*, and return the server that answered it."""
+def played(workload: Workload, cache: str, *, leads: bool = True) -> wire.InProcess:
+    """Run *workload* with the model that has *cache*, and return the server that answered it.
+
+    Args:
+        workload: What is run.
+        cache: Name of the cache.
+        leads: Requests wait for a prefix that another one is writing; without it they come as they are made.
+    """
     name, options = virtual_backend("asyncio")
     server: list[wire.InProcess] = []
-    anyio.run(_run, workload, cache, server, backend=name, backend_options=options)
+    anyio.run(_run, workload, cache, leads, server, backend=name, backend_options=options)
     return server[0]
 
 
-async def _run(workload: Workload, cache: str, server: list[wire.InProcess]) -> None:
+async def _run(workload: Workload, cache: str, leads: bool, server: list[wire.InProcess]) -> None:
     number = 0
 
     def brain(ask: wire.Ask) -> wire.Turn:
@@ -236,9 +240,8 @@ async def _run(workload: Workload, cache: str, server: list[wire.InProcess]) -> 
     http = wire.InProcess(brain, wire.Settings(cache=wire.CacheSwitches(openai_machine_rpm=None)))
     server.append(http)
     model = MODELS[cache]
-    provider: Provider = (
-        anthropic("key", model=model, http=http) if cache == "markers" else openai_chat("key", model=model, http=http)
-    )
+    make = anthropic if cache == "markers" else openai_chat
+    provider = make("key", model=model, prefix_leader=leads, http=http)
     with tempfile.TemporaryDirectory() as folder:
         blueprint = workload.blueprint
         if workload.worker is not None:
