@@ -22,7 +22,6 @@ MOST = 4
 LOOK_BACK = 20
 PATIENCE_S = 5.0
 CLIMBS = 100
-POINTS_BACK = 80
 ENOUGH = 0.9999
 
 
@@ -103,14 +102,29 @@ class ExplicitPoints(Points):
 
 
 class MixedPoints(Points):
-    """The same, marking by itself until a conversation hides what stands in front of it."""
+    """The same, marking by itself until a conversation is *until* messages long, which hide what is in front of it."""
+
+    until = 80
 
     def look(self, prompt: Prompt, start_s: float) -> Lookup:
-        self._mode = "implicit" if len(ends(prompt)) <= POINTS_BACK else "explicit"
+        self._mode = "implicit" if len(ends(prompt)) <= self.until else "explicit"
         return super().look(prompt, start_s)
 
 
-CACHES = {"markers": (Markers,), "points": (Points, MixedPoints, ExplicitPoints), "steps": (Steps,)}
+class SoonMixedPoints(MixedPoints):
+    """The same, sooner."""
+
+    until = 60
+
+
+class SoonestMixedPoints(MixedPoints):
+    """The same, soonest."""
+
+    until = 40
+
+
+EXPLICIT = (MixedPoints, SoonMixedPoints, SoonestMixedPoints, ExplicitPoints)
+CACHES = {"markers": (Markers,), "points": (Points, *EXPLICIT), "steps": (Steps,)}
 
 
 def sent(exchanges: Sequence[Exchange]) -> list[Sent]:
@@ -227,7 +241,10 @@ class Search:
         return best
 
     def _of_order(self, order: Sequence[int]) -> int:
-        marks: list[set[int]] = [{len(keys) - 1} for keys in self._keys]
+        marks: list[set[int]] = [
+            {len(keys) - 1} if self._make.takes(request.prompt.blocks[-1]) else set()
+            for keys, request in zip(self._keys, self._requests, strict=True)
+        ]
         if not self._make.marks:
             return sum(self._play(order, marks))
         wanted = [self._source(request, order, place) for place, request in enumerate(order)]
@@ -242,6 +259,9 @@ class Search:
 
     def _want(self, marks: list[set[int]], order: Sequence[int], request: int, position: int) -> None:
         """Have the first request that can write at *position* do so, and *request* read there."""
+        position = self._snapped(request, position)
+        if position < 0:
+            return
         for earlier in self._writers(order, request, position):
             if position in marks[earlier]:
                 break
@@ -249,8 +269,14 @@ class Search:
                 marks[earlier].add(position)
                 break
         seen = any(position <= mark < position + LOOK_BACK for mark in marks[request])
-        if not seen and (len(marks[request]) < MOST or self._make in (MixedPoints, ExplicitPoints)):
+        if not seen and (len(marks[request]) < MOST or self._make in EXPLICIT):
             marks[request].add(position)  # what is only read takes nothing from what is written
+
+    def _snapped(self, request: int, position: int) -> int:
+        blocks = self._requests[request].prompt.blocks
+        while position >= 0 and not self._make.takes(blocks[position]):
+            position -= 1
+        return position
 
     def _writers(self, order: Sequence[int], request: int, position: int) -> list[int]:
         """Return the requests in front of *request* that begin alike up to *position*, first to last."""
@@ -269,7 +295,7 @@ class Search:
                     changed = [set(one) for one in marks]
                     changed[writer] = (changed[writer] - {gone}) | {position}
                     changed[request].add(position)
-                    over = self._make not in (MixedPoints, ExplicitPoints) and any(len(one) > MOST for one in changed)
+                    over = self._make not in EXPLICIT and any(len(one) > MOST for one in changed)
                     if over or tried > CLIMBS:
                         continue
                     tried += 1

@@ -21,7 +21,7 @@ from shoal.blueprints import (
     ToolRouting,
     dumps,
 )
-from shoal.providers import anthropic, openai_chat
+from shoal.providers import Provider, anthropic, openai_chat
 from shoal.runtime import Limits, Run, Swarm, tool, virtual
 from shoal.runtime.events import QuestionAsked
 from shoal.testing import virtual_backend, wire
@@ -57,6 +57,7 @@ async def read_part(name: str) -> str:
 
 
 TOOLS = (search, read_part)
+TASK_TEXT = "Find out when the pier opens again."
 SEEDS = {"rules": words("rule", 8_000), "corpus": words("corpus", 100_000)}
 
 
@@ -221,13 +222,6 @@ def played(workload: Workload, cache: str, *, leads: bool = True) -> wire.InProc
         cache: Name of the cache.
         leads: Requests wait for a prefix that another one is writing; without it they come as they are made.
     """
-    name, options = virtual_backend("asyncio")
-    server: list[wire.InProcess] = []
-    anyio.run(_run, workload, cache, leads, server, backend=name, backend_options=options)
-    return server[0]
-
-
-async def _run(workload: Workload, cache: str, leads: bool, server: list[wire.InProcess]) -> None:
     number = 0
 
     def brain(ask: wire.Ask) -> wire.Turn:
@@ -237,11 +231,17 @@ async def _run(workload: Workload, cache: str, leads: bool, server: list[wire.In
         number += 1
         return workload.says(number - 1, ask)
 
-    http = wire.InProcess(brain, wire.Settings(cache=wire.CacheSwitches(openai_machine_rpm=None)))
-    server.append(http)
-    model = MODELS[cache]
-    make = anthropic if cache == "markers" else openai_chat
-    provider = make("key", model=model, prefix_leader=leads, http=http)
+    async def run() -> wire.InProcess:
+        http = wire.InProcess(brain, wire.Settings(cache=wire.CacheSwitches(openai_machine_rpm=None)))
+        make = anthropic if cache == "markers" else openai_chat
+        await _run(workload, make("key", model=MODELS[cache], prefix_leader=leads, http=http))
+        return http
+
+    name, options = virtual_backend("asyncio")
+    return anyio.run(run, backend=name, backend_options=options)
+
+
+async def _run(workload: Workload, provider: Provider) -> None:
     with tempfile.TemporaryDirectory() as folder:
         blueprint = workload.blueprint
         if workload.worker is not None:
@@ -252,7 +252,7 @@ async def _run(workload: Workload, cache: str, leads: bool, server: list[wire.In
         async with Swarm([provider], clock=virtual(), limits=LIMITS) as swarm:
             run = await swarm.spawn(
                 blueprint,
-                task="Find out when the pier opens again.",
+                task=TASK_TEXT,
                 seeds={region.name: SEEDS[region.name] for region in blueprint.regions if region.name in SEEDS},
                 tools=TOOLS,
                 unattended=workload.drive is None,

@@ -185,15 +185,18 @@ def plan_breakpoints(
     """
     if profile.cache != "markers":
         return NO_MARKERS
+    writes = (
+        rules.own_reach is not None and front.tokens + sum([s.tokens for s in said]) >= profile.min_cacheable_tokens
+    )
     if once:
-        return Markers(explicit=rules.own_reach is not None)
+        return Markers(explicit=writes)
     held = next((index for index, spot in enumerate(said) if not spot.cacheable), len(said)) if front.open else 0
     least = profile.min_cacheable_tokens
     marked, worth = _marked(front, said[:held], least, rules)
     explicit = False
     if rules.own_reach is not None:
         own, own_worth = _by_itself(front, said, least, rules, rules.own_reach)
-        explicit = held < len(said) or not front.open or own_worth < worth
+        explicit = writes and (held < len(said) or not front.open or own_worth < worth)
         marked = _also_known(marked, front, rules) if explicit else own
     steady = front.steady if rules.long_stable else 0
     return Markers(tuple([Marker(index, index < steady) for index in sorted(marked)]), explicit)

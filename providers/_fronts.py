@@ -198,7 +198,7 @@ def _moved(block: Block, habits: _Habits, place: tuple[str, int]) -> float:
     """Return the odds that *block* changes by the run's next request: what it says of itself, and what it did."""
     says = _SAYS[block.volatility]
     changes = habits.seen[place].changes if place in habits.seen else 0
-    return (changes + says * _PRIOR) / (habits.count + _PRIOR)
+    return (changes + says * _PRIOR) / (max(0, habits.count - 1) + _PRIOR)
 
 
 def _either(one: float, other: float) -> float:

@@ -14,11 +14,13 @@ import msgspec
 from shoal.blueprints import FanOut
 from shoal.errors import ShoalError
 from shoal.providers import Message, Text
-from shoal.runtime._calls import failure_text, permitted, write_waiting
+from shoal.runtime._agents import handed_over
+from shoal.runtime._calls import permitted, write_waiting
+from shoal.runtime._failures import failure_text
 from shoal.runtime._host import ChildRequest
 from shoal.runtime._live import Live
 from shoal.runtime._people import approved
-from shoal.runtime._state import Child, Turn
+from shoal.runtime._state import Child, Turn, heading_of
 from shoal.runtime.context import CONVERSATION, Draft, estimate
 from shoal.runtime.events import ToolCallCompleted, ToolCallStarted
 from shoal.runtime.tools import judge
@@ -143,7 +145,7 @@ def _items(args: Mapping[str, Any], settings: FanOut) -> tuple[list[Item], str, 
 
 async def _start(live: Live, turn: Turn, index: int, plan: Plan) -> None:
     """Hand out as many items as may be worked on at once."""
-    shared = _stage_seeds(live)
+    shared = handed_over(live)
     while live.state.phase == "running":
         workers = _workers(live, turn, index)
         room = plan.width - sum(not _done(child) for child in workers.values())
@@ -166,6 +168,7 @@ async def _hand_out(live: Live, turn: Turn, index: int, plan: Plan, item: Item, 
         turn.seq,
         index,
         by_model=settings.worker_agent is None and settings.worker_stage is None,
+        waited=True,
     )
     try:
         await live.host.spawn_child(live.run_id, wanted)
@@ -183,23 +186,13 @@ def _done(child: Child | None) -> bool:
     return child is not None and child.ended is not None
 
 
-def _stage_seeds(live: Live) -> dict[str, str]:
-    """Return the regions that the stage hands to its workers, as text by caller name."""
-    states = live.state.view.states
-    return {
-        name: "\n\n".join(entry.text for entry in states[region].all_entries())
-        for name, region in live.state.stage.stage.seeds.items()
-        if not states[region].empty
-    }
-
-
 async def _answer(live: Live, turn: Turn, index: int, plan: Plan, fates: list[Fate]) -> None:
     settings = plan.settings
     failed = [fate for fate in fates if fate.failed]
     lines = [f"{len(fates)} workers: {len(fates) - len(failed)} complete, {len(failed)} failed."]
     if plan.left_out:
         lines.append(f"{plan.left_out} items were left out: a fan-out takes at most {settings.max_items}.")
-    lines.extend(f"- {fate.item.id}: {fate.status}: {_line(fate.said)}" for fate in failed)
+    lines.extend(f"- {_line(fate.item.id)}: {fate.status}: {_line(fate.said)}" for fate in failed)
     staged = live.state.stage.stage.mode == "fan_out"
     region = settings.results_region
     if staged and region != CONVERSATION:
@@ -220,8 +213,8 @@ def _line(text: str) -> str:
 
 
 def _section(fate: Fate) -> str:
-    heading = f"--- {fate.item.id} (refused) ---" if fate.child is None else fate.child.heading
-    return f"{heading}\n{fate.said}"
+    over = heading_of(fate.item.id, "refused") if fate.child is None else fate.child.heading
+    return f"{over}\n{fate.said}"
 
 
 async def _write_sections(live: Live, region: str, fates: list[Fate]) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from shoal.blueprints import tool_name
 from shoal.errors import DefinitionMissing
 from shoal.providers import EMPTY, Message, ProviderState, Text, ToolCall, Usage
+from shoal.runtime._output_spec import OutputAsked
 from shoal.runtime._program import Program, StageProgram
 from shoal.runtime.context import (
     WHOLE,
@@ -65,6 +66,7 @@ from shoal.runtime.events import (
     ToolCallStarted,
     TransitionChosen,
 )
+from shoal.runtime.tools import AGENT_WAIT, shown_name
 
 Phase: TypeAlias = Literal["running", "paused", "ended"]
 
@@ -81,7 +83,7 @@ class Turn:
         reply: The reply.
     """
 
-    __slots__ = ("answered", "answers", "asked", "calls", "reply", "results", "seq", "started", "written")
+    __slots__ = ("answered", "answers", "asked", "calls", "reply", "results", "seq", "started", "waiting", "written")
 
     def __init__(self, seq: int, reply: InferenceCompleted) -> None:
         self.seq = seq
@@ -97,15 +99,22 @@ class Turn:
         """Seq of the question that a call waits for, by call."""
         self.answers: dict[int, QuestionAnswered] = {}
         """What a person said to a call's question, by call."""
+        self.waiting: dict[int, str] = {}
+        """The run whose end a call waits for, by call."""
 
     @property
     def open_calls(self) -> tuple[int, ...]:
         """Numbers of the calls without a result, in call order."""
         return tuple(index for index in range(len(self.calls)) if index not in self.results)
 
-    def parked(self, index: int) -> bool:
+    def asking(self, index: int) -> bool:
         """Say whether call *index* waits for a person."""
         return index in self.asked and index not in self.answers
+
+
+def heading_of(name: str, status: str) -> str:
+    """Return the line that stands over a worker's answer: one line, whatever *name* holds, so that it forges none."""
+    return f"--- {shown_name(name) or repr(name)} ({status}) ---"
 
 
 @final
@@ -117,10 +126,15 @@ class Child(msgspec.Struct, frozen=True):
     ended_seq: int = 0
 
     @property
+    def open(self) -> bool:
+        """It has not ended, and its parent's end would end it."""
+        return self.ended is None and not self.spawned.detached
+
+    @property
     def heading(self) -> str:
         """The line that stands over its answer where a region shows it."""
         status = "running" if self.ended is None else self.ended.status
-        return f"--- {self.spawned.item or self.spawned.name} ({status}) ---"
+        return heading_of(self.spawned.item or self.spawned.name, status)
 
 
 @final
@@ -141,6 +155,7 @@ class PointState(msgspec.Struct):
         answered: Seq of the answer that is not seen to yet; 0 for none.
         answer: That answer.
         edited: The answer is an edited text.
+        heard: The answer stands in the conversation, and the point lets its stage go.
     """
 
     rounds: int = 0
@@ -148,6 +163,7 @@ class PointState(msgspec.Struct):
     answered: int = 0
     answer: QuestionAnswered | None = None
     edited: bool = False
+    heard: bool = False
 
     def begin_again(self) -> None:
         """Its answer was seen to, and it will be asked again."""
@@ -219,6 +235,7 @@ class RunState:
         self.window: Window | None = None
         self.serving: tuple[str, str, int] = ("", "", 0)
         """Provider, model and window of the stage."""
+        self._stage: StageProgram | None = None
         self.visits: dict[str, int] = {}
         self.visit: Visit | None = None
         self.leaving: TransitionChosen | None = None
@@ -261,8 +278,8 @@ class RunState:
     @property
     def stage(self) -> StageProgram:
         """The stage that the run is in."""
-        assert self.visit is not None  # a run is entered with its first event
-        return self.program.seen(self.visit.stage, unattended=self.made_by.unattended)
+        assert self._stage is not None  # a run is entered with its first event
+        return self._stage
 
     @property
     def view(self) -> Window:
@@ -286,6 +303,13 @@ class RunState:
         """When the next thing that the run waits for falls due, in unix seconds; `None` for nothing."""
         due = [asked.expires_at for asked in self.questions.values() if asked.expires_at is not None]
         return min(due, default=None)
+
+    def parked(self, index: int) -> bool:
+        """Say whether call *index* of the newest reply waits for a person, or for the end of a child."""
+        turn = self.turn
+        assert turn is not None  # a call stands in a reply
+        child = self.children.get(turn.waiting.get(index, ""))
+        return turn.asking(index) or (child is not None and child.ended is None)
 
     def busy_regions(self) -> frozenset[str]:
         """Regions whose summary is being made."""
@@ -370,7 +394,9 @@ class RunState:
                     self.last_text, self.last_text_seq = point.answer.text, source
                 if name == TALK:
                     self.turn = self.routing = self.failure = None
-                point.begin_again()
+                point.heard = name != TALK and not point.edited
+                if not point.heard:
+                    point.begin_again()
 
     def on_spawn(self, event: Event, payload: RunSpawned) -> None:
         self.spawned = payload
@@ -385,6 +411,9 @@ class RunState:
         self.window.ratio = self.now_calibration.ratio
         self.visits[payload.stage] = payload.visit
         self.visit = Visit(payload.stage, payload.visit, event.seq)
+        made = self.made_by
+        asked = OutputAsked(made.output_format, made.output_instructions, made.output_schema)
+        self._stage = self.program.seen(payload.stage, unattended=made.unattended, asked=asked)
         self.turn = self.routing = self.failure = self.leaving = None
 
     def on_change_model(self, event: Event, payload: ModelChanged) -> None:
@@ -459,8 +488,12 @@ class RunState:
             self.view.ratio = self.calibration[model].ratio
 
     def on_call_started(self, event: Event, payload: ToolCallStarted) -> None:
-        if self.turn is not None and payload.source == self.turn.seq:
-            self.turn.started.add(payload.index)
+        turn = self.turn
+        if turn is not None and payload.source == turn.seq:
+            turn.started.add(payload.index)
+            call = turn.calls[payload.index]
+            if call.name == AGENT_WAIT:
+                turn.waiting[payload.index] = str(argument(call.arguments, "agent_id"))
 
     def on_call_completed(self, event: Event, payload: ToolCallCompleted) -> None:
         self._recent[event.seq] = payload
@@ -530,6 +563,9 @@ class RunState:
 
     def on_child_spawned(self, event: Event, payload: ChildSpawned) -> None:
         self.children[payload.child] = Child(payload)
+        turn = self.turn
+        if payload.waited and payload.item is None and turn is not None and payload.source == turn.seq:
+            turn.waiting[payload.index] = payload.child
         if self.visit is not None:
             self.visit.children += 1
 

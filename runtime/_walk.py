@@ -199,7 +199,7 @@ def decide(state: RunState, limits: Limits) -> Action:
     turn = state.turn
     if turn is not None:
         if turn.open_calls:
-            if all(turn.parked(index) for index in turn.open_calls):
+            if all(state.parked(index) for index in turn.open_calls):
                 return Wait()
             fan_out = _fan_out_call(state)
             return RunCalls() if fan_out is None else RunFanOut(fan_out)
@@ -304,6 +304,8 @@ def _exit(state: RunState, limits: Limits) -> Action | None:
     nudge = _nudge(state, limits)
     if nudge is not None:
         return nudge
+    if state.stage.stage.requires_children and any(child.open for child in state.children.values()):
+        return Wait()
     required = _required(state, limits)
     if required is not None:
         return required
@@ -407,6 +409,8 @@ def _point(state: RunState, point: InteractionPoint, limits: Limits) -> Action |
         return Finish("error", f"nobody answered the question {point.name!r} of stage {state.stage.name!r}")
     if known.edited:
         return Hear(point.name)
+    if known.heard:
+        return None
     said = folded(str(known.answer.text))
     if any(folded(option) == said for option in point.abort_options):
         return Finish(
@@ -415,7 +419,9 @@ def _point(state: RunState, point: InteractionPoint, limits: Limits) -> Action |
     if any(folded(option) == said for option in point.edit_options):
         return AskPoint(point.name, edit=True)
     directive = next((text for option, text in point.directives.items() if folded(option) == said), None)
-    return None if directive is None else Direct(known.answered, directive)
+    if directive is not None:
+        return Direct(known.answered, directive)
+    return Hear(point.name) if said and point.style == "free_text" else None
 
 
 def _talk(state: RunState) -> Action | None:

@@ -6,6 +6,7 @@ only a connection can show (resets in the middle of a frame, a client that leave
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import final
 
@@ -86,9 +87,9 @@ class InProcess(httpx.AsyncBaseTransport):
         exchange.first_byte_s = world.clock()
         answer.started(exchange.first_byte_s)
 
-        def end(whole: bool) -> None:
-            exchange.whole = whole and not breaks(answer.faults)
-            exchange.client_left = not whole
+        def end(left: Sequence[Step]) -> None:
+            exchange.whole = not left and not breaks(answer.faults)
+            exchange.client_left = bool(left)
             self._engine.settle(exchange)
             self._end(exchange)
 
@@ -103,16 +104,15 @@ class InProcess(httpx.AsyncBaseTransport):
 
 @final
 class _Body(httpx.AsyncByteStream):
-    """The body of a reply; *end* is told once whether it was read to its end."""
+    """The body of a reply; *end* is called once, with the steps that were left when its reader left."""
 
-    def __init__(self, planned: Sequence[Step], end: Callable[[bool], None]) -> None:
-        self._planned = planned
-        self._end: Callable[[bool], None] | None = end
-        self._whole = False
+    def __init__(self, planned: Sequence[Step], end: Callable[[Sequence[Step]], None]) -> None:
+        self._left = deque(planned)
+        self._end: Callable[[Sequence[Step]], None] | None = end
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
-        for step in self._planned:
-            match step:
+        while self._left:
+            match self._left[0]:
                 case Data(data):
                     yield data
                 case Pause(seconds):
@@ -120,12 +120,13 @@ class _Body(httpx.AsyncByteStream):
                 case Leave():
                     raise httpx.ReadError("the server closed the connection")
                 case _:
-                    self._whole = True
+                    pass
+            self._left.popleft()
 
     async def aclose(self) -> None:
         end, self._end = self._end, None
         if end is not None:
-            end(self._whole)
+            end(self._left)
 
 
 async def _head_of(planned: Sequence[Step]) -> int:
