@@ -264,6 +264,8 @@ class RunState:
         self.calibration: dict[str, Calibration] = {}
         self.asked = (0, 0)
         """Estimates of the newest request of the stage: its regions, and what is in none."""
+        self.renders: Mapping[str, str] = {}
+        """What scripts rendered of custom regions for the newest request: digests by region."""
         self.restarts: list[tuple[int, str]] = []
         """Seq and error of each restart since the run last got on."""
         self._recent: dict[int, Payload] = {}
@@ -438,6 +440,8 @@ class RunState:
         self.leaving = payload
 
     def on_started(self, event: Event, payload: InferenceStarted) -> None:
+        if payload.purpose in ("stage", "routing"):
+            self.renders = dict(payload.renders)
         if payload.purpose != "stage":
             return
         # What the request shows is in the window; entries to come refer to events to come, and to held mail.
@@ -642,6 +646,7 @@ class RunState:
             "usage": self.usage,
             "cost": self.cost,
             "calibration": dict(self.calibration),
+            "renders": dict(self.renders),
             "restarts": list(self.restarts),
             "ended": self.ended,
         }

@@ -54,7 +54,6 @@ def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
 
 def _region(path: str, region: Region) -> Iterator[str]:
     used = {
-        "kind": region.kind == "custom",
         "accepts": region.accepts is not None,
         "max_stored": region.max_stored is not None,
     }

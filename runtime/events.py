@@ -319,6 +319,27 @@ class ModelChanged(msgspec.Struct, frozen=True, gc=False, array_like=True):
     reason: str = ""
 
 
+@final
+class ScriptFailed(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A script gave nothing that could be used, and the run went on without.
+
+    Args:
+        script: Its path, as the blueprint writes it.
+        function: The function that was called.
+        reason: `raised`, `time`, `memory`, `depth`, `argument` (it would be given too much), `result` (no plain value),
+            `misread` (a value without a meaning), `overruled` (it refused what is kept in any case), `crashed`,
+            `missing` (nothing here can run it).
+        message: What went wrong, for people.
+        region: The region whose script it is; empty for another one.
+    """
+
+    script: str
+    function: str
+    reason: str
+    message: str
+    region: str = ""
+
+
 # --- models
 
 
@@ -337,6 +358,8 @@ class InferenceStarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
         job: Id of the lane job it belongs to; 0 for none.
         estimated: What its regions were estimated at, uncorrected; 0 where nothing is to be learnt from its bill.
         base: Estimate of what is in no region: tool schemas and framing.
+        renders: What scripts rendered of custom regions: region, and the digest under which the journal holds it. A
+            region whose script showed nothing that can be used is not among them.
     """
 
     purpose: Purpose
@@ -349,6 +372,7 @@ class InferenceStarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
     job: int = 0
     estimated: int = 0
     base: int = 0
+    renders: tuple[tuple[str, str], ...] = ()
 
 
 @final
@@ -592,6 +616,7 @@ Payload: TypeAlias = (
     | ItemChanged
     | ContextCompacted
     | LayoutChanged
+    | ScriptFailed
     | InferenceStarted
     | InferenceCompleted
     | InferenceRetried
@@ -635,7 +660,8 @@ NUMBERS: Mapping[type[Payload], int] = {
     EntriesEvicted: 33,
     EntriesReleased: 34,
     RegionReset: 35,
-    # 36 PartStored, 37 ScriptFailed
+    # 36 PartStored
+    ScriptFailed: 37,
     ItemChanged: 38,
     ContextCompacted: 39,
     InferenceStarted: 40,

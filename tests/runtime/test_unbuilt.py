@@ -74,7 +74,7 @@ STAGE: list[tuple[str, dict[str, Any]]] = [
     ("batch_tool_hint", {"batch_tool_hint": True}),
     ("shell_hint", {"shell_hint": True}),
     ("transitions.work.condition", {"transitions": (Edge("x"), Edge("work", "stuck", stuck_after_iterations=3))}),
-    ("context.regions.r.kind", {"context": StageContext(regions=(Region("r", kind="custom", script="r.py"),))}),
+    ("context.regions.r.max_stored", {"context": StageContext(regions=(Region("r", max_stored=1),))}),
 ]
 
 
@@ -84,7 +84,6 @@ def test_a_key_of_a_stage_is_named_with_its_stage(key: str, fields: dict[str, An
 
 
 REGION: list[tuple[str, dict[str, Any]]] = [
-    ("kind", {"kind": "custom", "script": "r.py"}),
     ("accepts", {"accepts": ("image/*",)}),
     ("max_stored", {"max_stored": 3}),
 ]
