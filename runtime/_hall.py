@@ -18,6 +18,7 @@ from shoal.blueprints import Blueprint, ModelSettings, load, resolve
 from shoal.errors import (
     ChildNotFound,
     DefinitionMissing,
+    JournalDamaged,
     JournalFailed,
     RunNotFound,
     SpawnRefused,
@@ -35,6 +36,7 @@ from shoal.runtime._keys import Keys
 from shoal.runtime._lanes import WIDTHS, Job, LaneDesk
 from shoal.runtime._limits import Limits
 from shoal.runtime._live import Live
+from shoal.runtime._mending import cancel_strays, mended
 from shoal.runtime._pools import Pools
 from shoal.runtime._program import Program, recorded
 from shoal.runtime._run import RunActor
@@ -312,6 +314,14 @@ class Hall:
         for event in events:
             state.apply(event)
         return state
+
+    def mended(self, run_id: str, damage: JournalDamaged) -> RunState:
+        """Return the state of a run up to where its record is damaged; see `mended`."""
+        return mended(self, run_id, damage)
+
+    async def cancel_strays(self, state: RunState) -> None:
+        """Cancel the children of a run whose record was mended that it knows nothing of."""
+        await cancel_strays(self, state)
 
     def _looked_at(self, digest: str) -> Program:
         return self._ready.get((digest,), lambda: (None, recorded(self.journal.definition(digest))))[1]

@@ -58,7 +58,9 @@ class Fuzz:
             parts += [Text(text)] if (text := _words(dice, 4).strip()) and dice.random() < 0.5 else []
             for _ in range(dice.randint(1, self.parallel)):
                 tool = dice.choice(offered)
-                parts.append(Call(tool.name, arguments(tool, dice)))
+                # A function that takes nothing may come without a schema: its arguments are an object all the same.
+                schema = {"type": "object", **tool.schema}
+                parts.append(Call(tool.name, cast("Mapping[str, Any]", value(schema, dice, tool.schema))))
             return Turn(tuple(parts))
         if dice.random() < self.odd:
             return Turn((), stop=dice.choice(("end", "length")))
@@ -68,12 +70,6 @@ class Fuzz:
 def _offered(ask: Ask) -> Sequence[Offered]:
     named = [tool for tool in ask.tools if tool.name == ask.choice]
     return named or ask.tools
-
-
-def arguments(tool: Offered, dice: random.Random) -> Mapping[str, Any]:
-    """Return arguments for *tool*; none where it describes none."""
-    schema = tool.schema or {"type": "object"}
-    return cast("Mapping[str, Any]", value(schema, dice, schema))
 
 
 def _words(dice: random.Random, most: int) -> str:
