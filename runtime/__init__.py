@@ -25,7 +25,7 @@ from shoal.runtime.journal import (
     SqliteJournal,
     SqliteReader,
 )
-from shoal.runtime.tools import BUILT_IN, Effects, FunctionTool, Permissions, Tool, ToolResult, tool
+from shoal.runtime.tools import BUILT_IN, Effects, FunctionTool, Grants, Permissions, Tool, ToolResult, tool
 
 __all__ = [
     "BUILT_IN",
@@ -35,6 +35,7 @@ __all__ = [
     "Event",
     "FunctionTool",
     "GivenTool",
+    "Grants",
     "JobFailed",
     "Journal",
     "Ledger",
