@@ -81,6 +81,10 @@ class Reader(Protocol):
         """
         ...
 
+    def with_key(self, key: str) -> RunRow | None:
+        """Return the run that was spawned under *key*; `None` for none."""
+        ...
+
     def definition(self, digest: str) -> bytes:
         """Return the bytes that *digest* stands for.
 
@@ -105,6 +109,15 @@ class Shared(Protocol):
 
         Raises:
             RunOwned: A process that lives hosts one of them.
+        """
+        ...
+
+    def reserve(self, key: str, run_id: str, *, now: float | None = None) -> str | None:
+        """Keep *key* for the run that this process is about to spawn under it.
+
+        Returns:
+            The run's id: *run_id*, or the one under which an earlier process reserved the key and died. `None` where
+            another process that lives is spawning it, or the run is there.
         """
         ...
 
@@ -157,6 +170,16 @@ class Journal(Reader, Protocol):
 
     def define(self, digest: str, data: bytes) -> None:
         """Keep *data* under *digest*; it is durable no later than the events appended behind it."""
+        ...
+
+    def set_aside(self, run_id: str, seq: int) -> None:
+        """Take the events of *run_id* from *seq* (2 or more) on out of its history, so that it goes on before them.
+
+        Nothing of the run may be on its way to the journal.
+
+        Raises:
+            JournalFailed: It could not be written.
+        """
         ...
 
     def tail(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Event]:

@@ -56,6 +56,12 @@ class MemoryJournal:
         """Keep *data* under *digest*."""
         self._definitions[digest] = data
 
+    def set_aside(self, run_id: str, seq: int) -> None:
+        """Forget the events of *run_id* from *seq* on."""
+        del self._events[run_id][seq - 1 :]
+        for event in self._events[run_id]:
+            self._register.note(event)
+
     async def barrier(self) -> None:
         """Keep everything appended so far, and show it to the observers."""
         self._settle()
@@ -104,6 +110,10 @@ class MemoryJournal:
         if row is not None:
             return self._counted(row)
         return pick(run_id, [self._counted(row) for row in self._register.rows() if row.run_id.startswith(run_id)])
+
+    def with_key(self, key: str) -> RunRow | None:
+        """Return the run that was spawned under *key*; `None` for none."""
+        return next((self._counted(row) for row in self._register.rows() if row.key == key), None)
 
     def _counted(self, row: RunRow) -> RunRow:
         return msgspec.structs.replace(row, events=len(self._events[row.run_id]))
