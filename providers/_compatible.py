@@ -35,6 +35,7 @@ def compatible(
     model: str | None = None,
     name: str | None = None,
     capabilities: Capabilities | str = "generic",
+    prefix_leader: bool = True,
     profiles: Mapping[str, ModelProfile] | None = None,
     headers: Mapping[str, str] | None = None,
     timeouts: Timeouts | None = None,
@@ -48,6 +49,7 @@ def compatible(
         model: The model where a blueprint names none.
         name: Name under which blueprints and spans know it; `None` takes that of the capabilities' server.
         capabilities: What the server takes and gives: the name of a shipped record, or a record.
+        prefix_leader: Requests to a hosted server wait up to 5 s for another one that writes their prefix to the cache.
         profiles: What is known of its models, by model; the shipped table answers for others where a vendor hosts them.
         headers: Further headers of each request.
         timeouts: How long to wait.
@@ -68,7 +70,7 @@ def compatible(
         profiles=profiles or {},
         secrets=secrets_in(url, api_key, *(headers or {}).values()),
         shipped=shipped_profile if record.hosted else _unknown,
-        leaders=PrefixLeaders() if record.marker is not None else None,
+        leaders=PrefixLeaders() if prefix_leader and record.hosted else None,
     )
 
 

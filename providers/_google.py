@@ -14,6 +14,7 @@ from shoal.providers._gemini import MAX_INLINE_BYTES, GeminiEncoder
 from shoal.providers._gemini_parts import API
 from shoal.providers._gemini_reply import GeminiReply
 from shoal.providers._json import as_count
+from shoal.providers._leaders import PrefixLeaders
 from shoal.providers._refusals import Asked
 from shoal.providers._sent import Sent
 from shoal.providers._states import Reader
@@ -32,6 +33,7 @@ def google(
     name: str = "google",
     base_url: str = BASE_URL,
     max_inline_bytes: int = MAX_INLINE_BYTES,
+    prefix_leader: bool = True,
     profiles: Mapping[str, ModelProfile] | None = None,
     headers: Mapping[str, str] | None = None,
     timeouts: Timeouts | None = None,
@@ -45,6 +47,7 @@ def google(
         name: Name under which blueprints and spans know it.
         base_url: Where `/models/MODEL:streamGenerateContent` is appended.
         max_inline_bytes: The largest request that holds stored parts; larger ones are refused here.
+        prefix_leader: Requests wait up to 5 s for another one that writes their prefix to the cache.
         profiles: What is known of its models, by model; wins over what ships and what the API reports.
         headers: Further headers of each request.
         timeouts: How long to wait.
@@ -62,6 +65,7 @@ def google(
         default_model=model,
         profiles=profiles or {},
         secrets=secrets_in(url, api_key, *(headers or {}).values()),
+        leaders=PrefixLeaders() if prefix_leader else None,
     )
 
 

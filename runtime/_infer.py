@@ -12,8 +12,9 @@ import msgspec
 
 from shoal.blueprints import Edge
 from shoal.errors import ContextOverflow, ProviderError, SpawnRefused
-from shoal.providers import Completed, Message, Purpose, Request, Segment, Text, TokenCount
+from shoal.providers import Completed, Message, ProviderState, Purpose, Request, Segment, Text, TokenCount
 from shoal.runtime._ask import Standing, completion, exchanged, overflow
+from shoal.runtime._hooks import before_inference, seen
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
 from shoal.runtime._scripting import draft_of, frees, kept_renders, render, vetted
@@ -47,19 +48,25 @@ class Sending(msgspec.Struct, frozen=True, eq=False):
 async def infer(live: Live) -> None:
     """Ask the model for the stage's next turn, and journal what comes of it."""
     await deliver_mail(live)
+    if not await before_inference(live):
+        return
     answered = await _answer(live, None)
     if answered is None:
         return
     payload, completed = answered
-    said = await vetted(live, CONVERSATION, _turn(payload, completed, 0))
+    reply = await seen(live, payload)
+    state = completed.reply.state if reply.payload is payload else None
+    said = await vetted(live, CONVERSATION, _turn(reply.payload, state, 0))
     seq = live.emit(payload)
-    if payload.text or payload.calls:
-        write(live, CONVERSATION, _turn(payload, completed, seq), said=said)
+    for ran in reply.decided:
+        live.emit(msgspec.structs.replace(ran, source=seq))
+    if reply.payload.text or reply.payload.calls:
+        write(live, CONVERSATION, _turn(reply.payload, state, seq), said=said)
 
 
-def _turn(payload: InferenceCompleted, completed: Completed, seq: int) -> Draft:
+def _turn(payload: InferenceCompleted, state: ProviderState | None, seq: int) -> Draft:
     texts = (payload.text,) if payload.text else ()
-    message = Message("assistant", texts, calls_of(seq, payload), state=completed.reply.state)
+    message = Message("assistant", texts, calls_of(seq, payload), state=state)
     return draft_of(message, "assistant_turn", seq)
 
 
@@ -218,6 +225,7 @@ def _prepared(live: Live, serving: Serving, question: Question | None) -> Sendin
         Standing(live, None if question is None else question.choices),
         {} if model is None else model.parameters,
         live.host.limits.request_timeout_s if model is None or model.timeout_s is None else model.timeout_s,
+        stages_ahead=stage.stages_ahead,
     )
     return Sending(serving, prompt, request, tokens)
 

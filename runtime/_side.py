@@ -87,12 +87,20 @@ def order_summaries(live: Live, orders: Iterable[Order]) -> None:
             submit_job(live, job)
 
 
-def write(live: Live, region: str, draft: Draft, *, joins: bool = False, said: Said = NOTHING_SAID) -> Plan:
+def write(
+    live: Live,
+    region: str,
+    draft: Draft,
+    *,
+    joins: bool = False,
+    replaces: Sequence[int] = (),
+    said: Said = NOTHING_SAID,
+) -> Plan:
     """Plan a write that waits for nothing, carry it out, order the summaries it asks for, and return the plan.
 
     *said* is what the script of a custom region said of it; see `shoal.runtime._scripting.vetted`.
     """
-    plan = live.write(region, draft, joins=joins, said=said)
+    plan = live.write(region, draft, joins=joins, replaces=replaces, said=said)
     order_summaries(live, plan.orders)
     return plan
 

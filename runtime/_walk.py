@@ -148,6 +148,15 @@ class Hear(msgspec.Struct, frozen=True):
 
 
 @final
+class RunHook(msgspec.Struct, frozen=True):
+    """Ask this hook of the stage. *status* and *reason* are those of the end that the run comes to."""
+
+    hook: str
+    status: str = ""
+    reason: str = ""
+
+
+@final
 class Pause(msgspec.Struct, frozen=True):
     """Wait for a person."""
 
@@ -180,6 +189,7 @@ Action: TypeAlias = (
     | Direct
     | Hear
     | WaitForJobs
+    | RunHook
     | Pause
     | Finish
 )
@@ -189,6 +199,34 @@ def decide(state: RunState, limits: Limits) -> Action:
     """Return what the run does next."""
     if state.phase != "running":
         return Wait()
+    action = Finish("error", state.stopped) if state.stopped is not None else _decided(state, limits)
+    match action:
+        case Finish("error", reason):
+            ran = state.hooks_at_end.get("on_error")
+            if ran is not None and ran.text is not None:
+                return Finish("error", str(ran.text))
+            return action if ran is not None or not _hooked(state, "on_error") else RunHook("on_error", "error", reason)
+        case Finish("complete" | "complete_interactive", reason) if _hooked(state, "on_completion"):
+            known = "on_completion" in state.hooks_at_end
+            return action if known else RunHook("on_completion", action.status, reason)
+        case Leave() | Route() if state.leaving is None and _due(state, "on_stage_exit"):
+            return RunHook("on_stage_exit")
+        case _:
+            return action
+
+
+def _hooked(state: RunState, hook: str) -> bool:
+    return hook in state.stage.stage.hooks
+
+
+def _due(state: RunState, hook: str) -> bool:
+    assert state.visit is not None  # see `decide`
+    return _hooked(state, hook) and hook not in state.visit.hooks
+
+
+def _decided(state: RunState, limits: Limits) -> Action:
+    if state.leaving is None and _due(state, "on_stage_enter"):
+        return RunHook("on_stage_enter")
     if state.leaving is not None:
         return _on_the_edge(state)
     due = refreshing(state)
@@ -446,7 +484,13 @@ def folded(answer: str) -> str:
 def _fan_out_call(state: RunState) -> int | None:
     """Return the number of the newest reply's fan-out call; `None` where it is not the only call, or there is none."""
     turn = state.turn
-    if turn is None or len(turn.calls) != 1 or turn.calls[0].name != FAN_OUT or FAN_OUT not in state.stage.tools:
+    if (
+        turn is None
+        or turn.vetoed is not None
+        or len(turn.calls) != 1
+        or turn.calls[0].name != FAN_OUT
+        or FAN_OUT not in state.stage.tools
+    ):
         return None
     return 0
 

@@ -209,7 +209,7 @@ def _messages(value: object) -> list[Message]:
 
 def _items(made: Mapping[str, object], name: str, role: str) -> Sequence[Mapping[str, object]]:
     value = made.get(name)
-    if value is None or value == []:
+    if not value:
         return ()
     if made["role"] != role:
         raise Misread(f"`{name}` stands in a message whose role is not `{role}`; move it to one that is")

@@ -147,6 +147,11 @@ def test_made_up_arguments_fit_their_schema(seed: int):
         jsonschema_rs.validator_for(SCHEMA).validate(call.arguments)
 
 
+def test_arguments_are_an_object_even_without_a_schema():
+    turn = wire.Fuzz()(ask(tools=(wire.Offered("f", "", {}),), choice="f"))
+    assert [call.arguments for call in turn.calls] == [{}] * len(turn.calls) != []
+
+
 @given(seed=st.integers(0, 10_000))
 def test_the_same_is_made_up_for_the_same_request(seed: int):
     assert wire.Fuzz(seed)(ask(tools=TOOLS)) == wire.Fuzz(seed)(ask(tools=TOOLS))

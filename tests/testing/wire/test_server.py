@@ -16,7 +16,7 @@ from wirekit import ANTHROPIC, message, user
 
 from shoal.testing import wire
 
-pytestmark = [pytest.mark.anyio, pytest.mark.sockets]
+pytestmark = [pytest.mark.anyio, pytest.mark.sockets, pytest.mark.wall_limit(300)]
 
 ASK = message(stream=True)
 
