@@ -298,7 +298,7 @@ def _after_failure(state: RunState) -> Action:
     failure = state.failure
     assert failure is not None  # the caller looked
     if failure.error == "ProviderSetup":
-        return Pause("needs setup", failure.message)
+        return Pause("needs setup", f"{failure.message.rstrip('.')}. {failure.remedy}".strip())
     edge = special(state, "error") or special(state, "dead_end")
     if edge is not None:
         return Leave("error", edge.target, edge.condition, edge, error=failure.message)

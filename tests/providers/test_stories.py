@@ -113,7 +113,7 @@ def providers(server: wire.Server, flavour: str) -> dict[str, VendorProvider]:
     made = (
         anthropic(KEY, base_url=server.base_url, prefix_leader=False),
         openai_chat(KEY, base_url=server.openai_url),
-        openai(KEY, base_url=server.openai_url),
+        openai(KEY, base_url=server.openai_url, prefix_leader=False),
         codex(KEY, base_url=f"{server.base_url}/backend-api/codex"),
         google(KEY, base_url=f"{server.base_url}/v1beta"),
         compatible(server.openai_url, api_key=KEY, capabilities=flavour, name="server"),

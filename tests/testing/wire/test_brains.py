@@ -202,3 +202,9 @@ def test_a_part_counts_what_is_sent_of_it(part: wire.Part, tokens: int):
 
 def test_the_kit_is_as_the_rules_want_it():
     assert Desk().anthropic(message(user("hi"), assistant(use()), user(result()))).rules == []
+
+
+def test_a_tool_that_describes_no_arguments_is_called_with_none():
+    offered = (wire.Offered("bare", "", {}),)
+    made = [wire.Fuzz(seed)(ask(tools=offered)) for seed in range(20)]
+    assert {repr(call.arguments) for turn in made if isinstance(turn, wire.Turn) for call in turn.calls} == {"{}"}
