@@ -138,6 +138,10 @@ class Hall:
         """Return the circuit breaker of *provider*."""
         return self.servants.breaker(provider)
 
+    def reconsider(self, provider: str) -> None:
+        """Let *provider* be asked at once though it kept failing: a person says that what was wrong is mended."""
+        self.servants.reconsider(provider)
+
     def submit(self, lane: Lane, job: Job) -> None:
         """Hand *job* to a lane."""
         self.lanes[lane].submit(job)

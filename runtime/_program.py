@@ -38,6 +38,7 @@ class StageProgram:
         refreshing: Regions whose seed is resolved again on each entry, in declared order.
         watched: Regions whose content a gate compares with the stage's entry.
         model: Who serves it and how it is called: its own word, else the blueprint's; `None` for the host's default.
+        stages_ahead: A stage that may follow, at once or later, offers the same tools to the same model.
         output: What its answer has to look like.
     """
 
@@ -50,6 +51,7 @@ class StageProgram:
     refreshing: tuple[str, ...] = ()
     watched: tuple[str, ...] = ()
     model: ModelSettings | None = None
+    stages_ahead: bool = False
     output: OutputSpec = field(default_factory=OutputSpec)
 
     @property
@@ -90,10 +92,11 @@ class Program:
         listed = {name for stage in blueprint.stages for name in stage_tools(stage)}
         # Functions given in code belong to the stages that list them; if none does, to all.
         for_all = tuple(tool.name for tool in self.given if tool.name not in listed)
-        self.stages: Mapping[str, StageProgram] = {
+        stages = {
             stage.name: _stage(blueprint, stage, position, known, for_all, theme, broken)
             for position, stage in enumerate(blueprint.stages)
         }
+        self.stages: Mapping[str, StageProgram] = _looking_ahead(stages)
         self._seen: dict[tuple[str, bool, OutputAsked], StageProgram] = {}
 
     def __repr__(self) -> str:
@@ -209,6 +212,36 @@ def _stage(
         stage.model or blueprint.model,
     )
     return _answering(program, merged(blueprint.output, stage.output))
+
+
+def _looking_ahead(stages: Mapping[str, StageProgram]) -> dict[str, StageProgram]:
+    """Return *stages*, in the order of the file, each knowing whether one that may follow can share its cache."""
+    order = [*stages]
+    following: dict[str, list[str]] = {}
+    for name, program in stages.items():
+        edges = program.stage.transitions
+        behind = order[program.position + 1 : program.position + 2]
+        following[name] = behind if edges is None else [edge.target for edge in edges if edge.target in stages]
+    made: dict[str, StageProgram] = {}
+    for name, program in stages.items():
+        reached: dict[str, None] = {}
+        left = [*following[name]]
+        while left:
+            target = left.pop()
+            if target not in reached:
+                reached[target] = None
+                left += following[target]
+        shares = any(_shares_cache(program, stages[target]) for target in reached if target != name)
+        made[name] = replace(program, stages_ahead=shares)
+    return made
+
+
+def _shares_cache(one: StageProgram, other: StageProgram) -> bool:
+    return one.offered.digest == other.offered.digest and _asked_of(one.model) == _asked_of(other.model)
+
+
+def _asked_of(model: ModelSettings | None) -> object:
+    return None if model is None else (model.models, model.allow_user_default, model.parameters)
 
 
 def _check_given(given: Sequence[Tool]) -> None:
