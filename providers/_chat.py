@@ -152,6 +152,7 @@ class ChatEncoder:
             tools=bool(tools.names),
             sampling=temperature,
             strict=self.capabilities.strict_options,
+            markers=self._rules is OPENAI,
             provider=provider,
         )
         if cache_key is not None and self.capabilities.cache_key:
@@ -199,7 +200,8 @@ class ChatEncoder:
         return _joined([*system, *([self._conversation.array(spoken, placed)] if spoken else []), alone])
 
     def _settings(self, request: Request, *, temperature: bool, stream: bool) -> dict[str, Any]:
-        settings: dict[str, Any] = {self.capabilities.max_tokens_field: request.max_tokens, "stream": stream}
+        most = min(request.max_tokens, self._profile.max_output_tokens)
+        settings: dict[str, Any] = {self.capabilities.max_tokens_field: most, "stream": stream}
         if temperature and request.temperature is not None:
             settings["temperature"] = request.temperature
         if stream and self.capabilities.include_usage:

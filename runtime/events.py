@@ -245,7 +245,7 @@ class StageLeft(msgspec.Struct, frozen=True, gc=False, array_like=True):
         reason: `done`, `error`, `max_iterations`, `cancelled`.
         iterations: How many of its requests were answered.
         error: What went wrong; empty for nothing.
-        flags: What was let through: `max_iterations_hit`, `output_forced`, `splits_degraded`.
+        flags: What was let through: `max_iterations_hit`, `output_forced`, `splits_degraded`, `items_left_out`.
         abandoned: Required regions that were still empty.
     """
 
@@ -463,13 +463,23 @@ class InferenceRetried(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 @final
 class InferenceFailed(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A request came to nothing; *error* is the name of the error's class."""
+    """A request came to nothing.
+
+    Args:
+        purpose: What it was for.
+        started: Seq of its start; 0 where it was not sent.
+        error: The name of the error's class.
+        message: What happened.
+        retryable: The same request may succeed later.
+        remedy: What a person has to do before it can; empty where nobody has to do anything.
+    """
 
     purpose: Purpose
     started: int
     error: str
     message: str
     retryable: bool = False
+    remedy: str = ""
 
 
 @final
