@@ -9,6 +9,7 @@ the stage owes, then its edges.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Literal, TypeAlias, final
@@ -357,7 +358,7 @@ def _exit(state: RunState, limits: Limits) -> Action | None:
 def _onward(state: RunState) -> Action:
     """Return where a stage goes that may go."""
     if _fanned_out(state):
-        return _through_the_gate(state, _after_fan_out(state, ()))
+        return _through_the_gate(state, _after_fan_out(state, ("items_left_out",) if _left_out(state) else ()))
     flags = ("output_forced",) if _output_owed(state) else ()
     if state.stage.stage.fan_out is not None:
         return _through_the_gate(state, _after_fan_out(state, (*flags, "splits_degraded")))
@@ -502,6 +503,17 @@ def _fanned_out(state: RunState) -> bool:
     return any(turn.calls[i].name == FAN_OUT and not result.is_error for i, result in turn.results.items())
 
 
+def _left_out(state: RunState) -> bool:
+    """Say whether the newest turn's fan-out had more items than one call takes."""
+    turn, fan_out = state.turn, state.stage.stage.fan_out
+    assert turn is not None  # see `_fanned_out`
+    most = None if fan_out is None else fan_out.max_items
+    if not most:
+        return False
+    calls = [call for call in turn.calls if call.name == FAN_OUT]
+    return any(len(json.loads(str(call.arguments))["items"]) > most for call in calls)
+
+
 def _workers_failed(state: RunState) -> bool:
     """Say whether the newest turn's fan-out failed as a whole because one worker did."""
     turn, visit, fan_out = state.turn, state.visit, state.stage.stage.fan_out
@@ -520,7 +532,7 @@ def _to_the_rescue(state: RunState, flags: tuple[str, ...], error: str) -> Leave
 def _after_fan_out(state: RunState, flags: tuple[str, ...]) -> Action:
     fan_out = state.stage.stage.fan_out
     assert fan_out is not None  # a stage of that mode has it
-    if flags and (special(state, "error") or special(state, "dead_end")):
+    if "splits_degraded" in flags and (special(state, "error") or special(state, "dead_end")):
         return _to_the_rescue(state, flags, "the stage handed out no items")
     if fan_out.merge_stage is not None:
         return Leave("done", fan_out.merge_stage, "merge", flags=flags)

@@ -245,7 +245,7 @@ class StageLeft(msgspec.Struct, frozen=True, gc=False, array_like=True):
         reason: `done`, `error`, `max_iterations`, `cancelled`.
         iterations: How many of its requests were answered.
         error: What went wrong; empty for nothing.
-        flags: What was let through: `max_iterations_hit`, `output_forced`, `splits_degraded`.
+        flags: What was let through: `max_iterations_hit`, `output_forced`, `splits_degraded`, `items_left_out`.
         abandoned: Required regions that were still empty.
     """
 
