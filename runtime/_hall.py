@@ -41,6 +41,7 @@ from shoal.runtime._mending import cancel_strays, mended
 from shoal.runtime._pools import Pools
 from shoal.runtime._program import Program, recorded
 from shoal.runtime._run import RunActor
+from shoal.runtime._script_tools import signature
 from shoal.runtime._seeds import callers_of
 from shoal.runtime._serving import Servants
 from shoal.runtime._spawn import Birth, conceive, give_birth
@@ -120,8 +121,8 @@ class Hall:
         self.keeper = Keeper(self, self.runs, self.standings, self._house_again, self._abandon, self.load)
         self._crashes: dict[str, str] = {}
         self._ready: _Recent[tuple[object, ...], tuple[object, Program]] = _Recent()
-        self._files: dict[tuple[Path, int, int], Bundle] = {}
-        self._adopted: _Recent[int, Bundle] = _Recent()
+        self._files: dict[tuple[object, ...], Bundle] = {}
+        self._adopted: _Recent[tuple[object, ...], Bundle] = _Recent()
         self._watchers: dict[str, list[Watcher]] = {}
         self.closing = False
 
@@ -137,6 +138,10 @@ class Hall:
     def breaker(self, provider: str) -> Breaker:
         """Return the circuit breaker of *provider*."""
         return self.servants.breaker(provider)
+
+    def reconsider(self, provider: str) -> None:
+        """Let *provider* be asked at once though it kept failing: a person says that what was wrong is mended."""
+        self.servants.reconsider(provider)
 
     def submit(self, lane: Lane, job: Job) -> None:
         """Hand *job* to a lane."""
@@ -178,7 +183,7 @@ class Hall:
         if not file.exists():
             file = path / "agent.leviath"
         known = file.stat() if file.exists() else None
-        key = (path, known.st_mtime_ns, known.st_size) if known is not None else None
+        key = (path, known.st_mtime_ns, known.st_size, signature(file.parent)) if known is not None else None
         bundle = self._files.get(key) if key is not None else None
         if bundle is None:
             bundle = bundle_of(load(path), self._load)
@@ -197,7 +202,8 @@ class Hall:
 
     def adopt(self, blueprint: Blueprint) -> Bundle:
         """Return *blueprint*, built in Python, with its workers; the same object is made ready once."""
-        return self._adopted.get(id(blueprint), lambda: bundle_of(blueprint, self._load))
+        key = (id(blueprint), signature(blueprint.folder))
+        return self._adopted.get(key, lambda: bundle_of(blueprint, self._load))
 
     def defined(self, digest: str, tools: Sequence[Tool] = ()) -> Program:
         """Return what the journal holds under *digest*, made ready to run.

@@ -12,15 +12,16 @@ import msgspec
 
 from shoal.blueprints import Edge
 from shoal.errors import ContextOverflow, ProviderError, SpawnRefused
-from shoal.providers import Completed, Message, Purpose, Request, Segment, Text, TokenCount
-from shoal.runtime._ask import Standing, completion, exchanged, overflow
+from shoal.providers import Completed, Message, ProviderState, Purpose, Request, Segment, Text, TokenCount
+from shoal.runtime._ask import Standing, completion, exchanged, failed, overflow
+from shoal.runtime._hooks import before_inference, seen
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
 from shoal.runtime._scripting import draft_of, frees, kept_renders, render, vetted
 from shoal.runtime._side import order_summaries, wait_for_summaries, write
 from shoal.runtime._state import calls_of
 from shoal.runtime.context import CONVERSATION, Draft, Order, Part, Prompt, assemble, estimate
-from shoal.runtime.events import InferenceCompleted, InferenceFailed, InferenceStarted, ModelChanged, TokensMeasured
+from shoal.runtime.events import InferenceCompleted, InferenceStarted, ModelChanged, TokensMeasured
 
 PRESSURE = 0.9
 """Share of the window, less the reserved reply, at which the cascade runs and to which it makes room."""
@@ -47,19 +48,25 @@ class Sending(msgspec.Struct, frozen=True, eq=False):
 async def infer(live: Live) -> None:
     """Ask the model for the stage's next turn, and journal what comes of it."""
     await deliver_mail(live)
+    if not await before_inference(live):
+        return
     answered = await _answer(live, None)
     if answered is None:
         return
     payload, completed = answered
-    said = await vetted(live, CONVERSATION, _turn(payload, completed, 0))
+    reply = await seen(live, payload)
+    state = completed.reply.state if reply.payload is payload else None
+    said = await vetted(live, CONVERSATION, _turn(reply.payload, state, 0))
     seq = live.emit(payload)
-    if payload.text or payload.calls:
-        write(live, CONVERSATION, _turn(payload, completed, seq), said=said)
+    for ran in reply.decided:
+        live.emit(msgspec.structs.replace(ran, source=seq))
+    if reply.payload.text or reply.payload.calls:
+        write(live, CONVERSATION, _turn(reply.payload, state, seq), said=said)
 
 
-def _turn(payload: InferenceCompleted, completed: Completed, seq: int) -> Draft:
+def _turn(payload: InferenceCompleted, state: ProviderState | None, seq: int) -> Draft:
     texts = (payload.text,) if payload.text else ()
-    message = Message("assistant", texts, calls_of(seq, payload), state=completed.reply.state)
+    message = Message("assistant", texts, calls_of(seq, payload), state=state)
     return draft_of(message, "assistant_turn", seq)
 
 
@@ -92,7 +99,7 @@ async def _answer(live: Live, question: Question | None) -> tuple[InferenceCompl
     try:
         sending = await _fitting(live, serving, question)
     except ContextOverflow as error:
-        live.emit(InferenceFailed(purpose, 0, "ContextOverflow", str(error)))
+        live.emit(failed(purpose, 0, error))
         return None
     completed, started = await _asked(live, sending, purpose)
     if completed is None:
@@ -218,6 +225,7 @@ def _prepared(live: Live, serving: Serving, question: Question | None) -> Sendin
         Standing(live, None if question is None else question.choices),
         {} if model is None else model.parameters,
         live.host.limits.request_timeout_s if model is None or model.timeout_s is None else model.timeout_s,
+        stages_ahead=stage.stages_ahead,
     )
     return Sending(serving, prompt, request, tokens)
 
@@ -238,7 +246,12 @@ async def _measure(live: Live, sending: Sending) -> int | None:
     window = sending.serving.profile.window_tokens
     if sending.tokens + sending.request.max_tokens < window // 2:
         return None
-    counted = await sending.serving.provider.count_tokens(sending.request)
+    try:
+        counted = await sending.serving.provider.count_tokens(sending.request)
+    except ContextOverflow as error:
+        return error.prompt_tokens or max(sending.tokens, window - sending.request.max_tokens + 1)
+    except ProviderError:
+        return None  # the request itself will say what is wrong, with retries and another candidate behind it
     if not counted.exact:
         return None
     _learn(live, sending, counted)
@@ -286,7 +299,7 @@ async def _asked(live: Live, sending: Sending, purpose: Purpose) -> tuple[Comple
 
 async def _failed(live: Live, serving: Serving, purpose: Purpose, started: int, error: ProviderError) -> None:
     name = type(error).__name__
-    live.emit(InferenceFailed(purpose, started, name, str(error), error.retryable))
+    live.emit(failed(purpose, started, error))
     if name == "ContextOverflow":
         return  # another provider's window is another stage's business: the stage's own edge decides
     following = _next_candidate(live, serving)

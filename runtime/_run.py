@@ -11,6 +11,7 @@ from shoal.errors import JournalDamaged, JournalFailed
 from shoal.runtime._calls import run_calls, write_results
 from shoal.runtime._edges import ask_again, end, enter_next, finish, hold, leave
 from shoal.runtime._fan_out import advance_fan_out
+from shoal.runtime._hooks import run_hook
 from shoal.runtime._host import Host
 from shoal.runtime._infer import infer, route
 from shoal.runtime._live import Late, Live
@@ -34,6 +35,7 @@ from shoal.runtime._walk import (
     Route,
     RunCalls,
     RunFanOut,
+    RunHook,
     Wait,
     WaitForJobs,
     WriteResults,
@@ -263,6 +265,8 @@ async def perform(live: Live, action: Action) -> bool:
             await enter_next(live, target)
         case WaitForJobs():
             await live.next_settled()
+        case RunHook(hook, status, reason):
+            await run_hook(live, hook, status, reason)
         case Pause(reason, remedy, numbers):
             live.emit(RunPaused(reason, remedy, dict(numbers)))
         case Finish():
