@@ -246,7 +246,12 @@ async def _measure(live: Live, sending: Sending) -> int | None:
     window = sending.serving.profile.window_tokens
     if sending.tokens + sending.request.max_tokens < window // 2:
         return None
-    counted = await sending.serving.provider.count_tokens(sending.request)
+    try:
+        counted = await sending.serving.provider.count_tokens(sending.request)
+    except ContextOverflow as error:
+        return error.prompt_tokens or max(sending.tokens, window - sending.request.max_tokens + 1)
+    except ProviderError:
+        return None  # the request itself will say what is wrong, with retries and another candidate behind it
     if not counted.exact:
         return None
     _learn(live, sending, counted)
