@@ -24,12 +24,17 @@ from shoal.runtime.context import (
     EntriesEvicted,
     EntriesReleased,
     EntryWritten,
+    Epoch,
     ItemChanged,
     LayoutChanged,
+    Prompt,
+    PromptAmended,
+    PromptEpoch,
     RegionReset,
     SeedRefreshed,
     SeedResolved,
     Window,
+    assemble,
     materialise,
 )
 from shoal.runtime.events import (
@@ -245,6 +250,10 @@ class RunState:
         self.usage = Usage()
         self.cost: Decimal | None = Decimal(0)
         self.calibration: dict[str, Calibration] = {}
+        self.epoch: Epoch | None = None
+        """What was sent to the stage's model, where that binds its thinking to it; `None` for any other model."""
+        self.epochs = 0
+        """How many epochs there were."""
         self.asked = (0, 0)
         """Estimates of the newest request of the stage: its regions, and what is in none."""
         self.restarts: list[tuple[int, str]] = []
@@ -279,13 +288,23 @@ class RunState:
     @property
     def now_calibration(self) -> Calibration:
         """How estimates for the current model are corrected."""
-        return self.calibration.get(self.serving[1], Calibration())
+        return self.calibrated(self.serving[1])
+
+    def calibrated(self, model: str) -> Calibration:
+        """Return how estimates for *model* are corrected."""
+        return self.calibration.get(model, Calibration())
 
     @property
     def next_due(self) -> float | None:
         """When the next thing that the run waits for falls due, in unix seconds; `None` for nothing."""
         due = [asked.expires_at for asked in self.questions.values() if asked.expires_at is not None]
         return min(due, default=None)
+
+    def prompt(self) -> Prompt:
+        """Return what the stage's next request shows its model, as far as it is journaled."""
+        if self.epoch is not None:
+            return self.epoch.prompt(self.view)
+        return assemble(self.view, self.stage.offered)
 
     def busy_regions(self) -> frozenset[str]:
         """Regions whose summary is being made."""
@@ -353,6 +372,8 @@ class RunState:
                     message = Message("user", message.texts)  # a result that was routed is plain text where it went
             else:
                 message = Message("user", () if written.text is None else (written.text,))
+        if self.epoch is not None and written.replaces:
+            self.epoch.note(self.view, written)
         self.view.apply(written, event.seq, event.at, message)
         if self.inbox:
             self.inbox = [(seq, mail) for seq, mail in self.inbox if seq != written.source]
@@ -381,17 +402,22 @@ class RunState:
             self.window = Window(layout, payload.window_tokens)
         else:
             self.window.enter(layout, payload.window_tokens)
-        self.serving = (payload.provider, payload.model, payload.window_tokens)
+        self._serve(payload.provider, payload.model, payload.window_tokens)
         self.window.ratio = self.now_calibration.ratio
         self.visits[payload.stage] = payload.visit
         self.visit = Visit(payload.stage, payload.visit, event.seq)
         self.turn = self.routing = self.failure = self.leaving = None
 
     def on_change_model(self, event: Event, payload: ModelChanged) -> None:
-        self.serving = (payload.provider, payload.model, payload.window_tokens)
+        self._serve(payload.provider, payload.model, payload.window_tokens)
         self.view.enter(self.stage.layout, payload.window_tokens)
         self.view.ratio = self.now_calibration.ratio
         self.failure = None
+
+    def _serve(self, provider: str, model: str, window_tokens: int) -> None:
+        if self.serving[:2] != (provider, model):
+            self.epoch = None  # nothing was sent to that one yet, and another one's thinking is not sent to it
+        self.serving = (provider, model, window_tokens)
 
     def on_leave(self, event: Event, payload: StageLeft) -> None:
         self.turn = self.routing = self.failure = None
@@ -408,7 +434,17 @@ class RunState:
     def on_choose(self, event: Event, payload: TransitionChosen) -> None:
         self.leaving = payload
 
+    def on_epoch(self, event: Event, payload: PromptEpoch) -> None:
+        self.epoch = Epoch(self.view, self.stage.offered, payload, self.epoch)
+        self.epochs += 1
+
+    def on_amend(self, event: Event, payload: PromptAmended) -> None:
+        assert self.epoch is not None  # only an epoch is amended
+        self.epoch.amend(self.view, payload)
+
     def on_started(self, event: Event, payload: InferenceStarted) -> None:
+        if self.epoch is not None and payload.purpose in ("stage", "routing"):
+            self.epoch.sent(self.view)
         if payload.purpose != "stage":
             return
         # What the request shows is in the window; entries to come refer to events to come, and to held mail.
@@ -450,11 +486,12 @@ class RunState:
             self.failure = payload
 
     def on_measured(self, event: Event, payload: TokensMeasured) -> None:
-        self._learn(payload.model, payload.estimated, payload.base, payload.tokens)
+        # The vendor's own count is of what goes out next, and no average is as good.
+        exact = not payload.how.startswith("tiktoken:")
+        self._learn(payload.model, payload.estimated, payload.base, payload.tokens, exact=exact)
 
-    def _learn(self, model: str, estimated: int, base: int, measured: int) -> None:
-        known = self.calibration.get(model, Calibration())
-        self.calibration[model] = known.observed(estimated, base, measured)
+    def _learn(self, model: str, estimated: int, base: int, measured: int, *, exact: bool = False) -> None:
+        self.calibration[model] = self.calibrated(model).observed(estimated, base, measured, exact=exact)
         if model == self.serving[1]:
             self.view.ratio = self.calibration[model].ratio
 
@@ -575,6 +612,8 @@ class RunState:
         self.questions.clear()
 
     def on_in_window(self, event: Event, payload: Any) -> None:
+        if self.epoch is not None:
+            self.epoch.note(self.view, payload)
         self.view.apply(payload, event.seq, event.at)
 
     # --- comparing
@@ -606,6 +645,7 @@ class RunState:
             "usage": self.usage,
             "cost": self.cost,
             "calibration": dict(self.calibration),
+            "epoch": (self.epochs, None if self.epoch is None else self.epoch.dump(self.view)),
             "restarts": list(self.restarts),
             "ended": self.ended,
         }
@@ -640,6 +680,8 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     InferenceCompleted: RunState.on_completed,
     InferenceFailed: RunState.on_failed,
     TokensMeasured: RunState.on_measured,
+    PromptEpoch: RunState.on_epoch,
+    PromptAmended: RunState.on_amend,
     ToolCallStarted: RunState.on_call_started,
     ToolCallCompleted: RunState.on_call_completed,
     MessageReceived: RunState.on_receive,

@@ -22,6 +22,8 @@ from shoal.runtime.context import (
     EntryWritten,
     ItemChanged,
     LayoutChanged,
+    PromptAmended,
+    PromptEpoch,
     RegionReset,
     SeedRefreshed,
     SeedResolved,
@@ -329,6 +331,7 @@ class InferenceStarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
         job: Id of the lane job it belongs to; 0 for none.
         estimated: What its regions were estimated at, uncorrected; 0 where nothing is to be learnt from its bill.
         base: Estimate of what is in no region: tool schemas and framing.
+        wanted_tokens: The reply budget that was asked for, where the window leaves less; 0 where it leaves it all.
     """
 
     purpose: Purpose
@@ -341,6 +344,7 @@ class InferenceStarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
     job: int = 0
     estimated: int = 0
     base: int = 0
+    wanted_tokens: int = 0
 
 
 @final
@@ -417,7 +421,15 @@ class InferenceFailed(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 @final
 class TokensMeasured(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A provider counted a request before it was sent. *estimated* is what the regions were estimated at."""
+    """A request was counted before it was sent.
+
+    Args:
+        model: The model.
+        tokens: The count.
+        how: Who counted: `vendor`, `server`, or `tiktoken:ENCODING`.
+        estimated: What its regions were estimated at, uncorrected.
+        base: Estimate of what is in no region: tool schemas and framing.
+    """
 
     model: str
     tokens: int
@@ -589,6 +601,8 @@ Payload: TypeAlias = (
     | InferenceRetried
     | InferenceFailed
     | TokensMeasured
+    | PromptEpoch
+    | PromptAmended
     | ToolCallStarted
     | ToolCallCompleted
     | MessageReceived
@@ -635,7 +649,8 @@ NUMBERS: Mapping[type[Payload], int] = {
     InferenceRetried: 42,
     InferenceFailed: 43,
     TokensMeasured: 44,
-    # 45 PromptEpoch, 46 PromptAmended
+    PromptEpoch: 45,
+    PromptAmended: 46,
     ToolCallStarted: 50,
     ToolCallCompleted: 51,
     MessageReceived: 52,

@@ -4,6 +4,7 @@ Values in, values out: no task, no clock, no I/O. How a window becomes a request
 starts at `Window.plan_write`, and only `Window.apply` changes it.
 """
 
+from shoal.runtime.context._amend import Ways, plan_prompt, planned_tokens
 from shoal.runtime.context._assemble import TOOLS, Part, Prompt, assemble
 from shoal.runtime.context._budget import Limits, resolve
 from shoal.runtime.context._calibration import Calibration
@@ -18,6 +19,9 @@ from shoal.runtime.context._changes import (
     EntryWritten,
     ItemChanged,
     LayoutChanged,
+    PromptAmended,
+    PromptChange,
+    PromptEpoch,
     RegionReset,
     SeedBlock,
     SeedRefreshed,
@@ -26,6 +30,7 @@ from shoal.runtime.context._changes import (
 from shoal.runtime.context._cut import cut_to, fit_blocks, materialise
 from shoal.runtime.context._desk import Answer, Origin
 from shoal.runtime.context._entry import Draft, Entry, Group, estimate, estimate_text
+from shoal.runtime.context._epoch import Epoch
 from shoal.runtime.context._layout import (
     CONVERSATION,
     FINAL_OUTPUT,
@@ -74,6 +79,7 @@ __all__ = [
     "Entry",
     "EntryKind",
     "EntryWritten",
+    "Epoch",
     "Group",
     "Item",
     "ItemChanged",
@@ -85,6 +91,9 @@ __all__ = [
     "Part",
     "Plan",
     "Prompt",
+    "PromptAmended",
+    "PromptChange",
+    "PromptEpoch",
     "RegionReset",
     "RegionState",
     "SeedBlock",
@@ -92,6 +101,7 @@ __all__ = [
     "SeedResolved",
     "Share",
     "Theme",
+    "Ways",
     "Window",
     "assemble",
     "attribute",
@@ -107,6 +117,8 @@ __all__ = [
     "materialise",
     "names_of",
     "operate",
+    "plan_prompt",
+    "planned_tokens",
     "pointer",
     "rates_of",
     "resolve",

@@ -132,6 +132,11 @@ class _Shown(msgspec.Struct, frozen=True, gc=False):
     tokens: int = 0
     chars: int = 0
 
+    @property
+    def digest(self) -> bytes:
+        """Stands for all of it; empty for nothing."""
+        return b"".join([part.digest for part in (*self.blocks, *self.segments)])
+
 
 _NOTHING = _Shown()
 
