@@ -92,6 +92,7 @@ class Spoken(msgspec.Struct, frozen=True):
         thinks: The last assistant turn brings back what its model thought; `None` where there is no such turn.
         blobs: How many stored parts are sent as bytes.
         side_px: The longest side of an image among them.
+        runs: The runs of its elements.
     """
 
     wire: Wire = NOTHING
@@ -103,6 +104,7 @@ class Spoken(msgspec.Struct, frozen=True):
     thinks: bool | None = None
     blobs: int = 0
     side_px: int = 0
+    runs: frozenset[str] = frozenset()
 
     @property
     def leaves(self) -> Leaves:
@@ -150,7 +152,7 @@ class Conversation:
         say: Returns the elements of a turn, 0 or more.
         between: Returns the bytes between two elements, by their runs.
         thinks: Says whether a message brings back what its model thought.
-        system: A system message may stand in front of an assistant's and at the end only.
+        system_leads: A system message may stand behind a user's, in front of an assistant's or at the end only.
     """
 
     def __init__(
@@ -246,14 +248,16 @@ class Conversation:
             thinks,
             sum([element.blobs for element in elements]),
             max([element.side_px for element in elements]),
+            frozenset([element.run for element in elements]),
         )
 
     def _placed(self, turn: Turn, before: Role | None, ahead: Sequence[Turn]) -> Turn:
         """Return *turn*, as a user's where the vendor takes no system message in its place."""
         if not self._system_leads or turn.message.role != "system":
             return turn
-        follows = before in ("user", "tool", "system") and not (ahead and ahead[0].message.role == "user")
-        return turn if follows else Turn(Message("user", turn.message.texts))
+        if before in ("user", "tool", "system") and not (ahead and _overrules(turn.message, ahead[0].message)):
+            return turn
+        return Turn(Message("user", turn.message.texts))
 
     def turn(self, turn: Turn) -> Sequence[Element]:
         """Return the elements of *turn*, encoded once while its results are the same."""
@@ -326,6 +330,11 @@ def _fragments(leaves: Leaves) -> Fragments:
 def bodies(texts: Iterable[Text]) -> Leaves:
     """Return the bytes of *texts*, as they stand inside a JSON string."""
     return tuple([text.body for text in texts])
+
+
+def _overrules(message: Message, ahead: Message) -> bool:
+    """Say whether the system *message* cannot stand in front of *ahead*: only its like and an assistant may follow."""
+    return ahead.role == "user" or (ahead.role == "system" and ahead.turn_scoped != message.turn_scoped)
 
 
 def listed(run: str, opening: bytes, parts: Sequence[Leaves], closing: bytes, *, markable: bool = True) -> Element:

@@ -30,7 +30,7 @@ from shoal.providers._legality import (
     tail_of,
     tool_names,
 )
-from shoal.providers._messages_blocks import TEXT_OPEN, ContentBlocks
+from shoal.providers._messages_blocks import TEXT_OPEN, TURN, ContentBlocks
 from shoal.providers._messages_settings import Settings, settings_of
 from shoal.providers._sent import Sent, chained
 from shoal.providers._states import Reader
@@ -144,12 +144,11 @@ class MessagesEncoder:
                 provider=self._provider,
                 model=request.model,
             )
-        turn_scoped = self.profile.turn_system and tail_of(request) is not None
         return Sent(
             body,
             tools.names,
             chained(request, plan, [marker.index for marker in markers], blocks),
-            {"anthropic-beta": _TURN_BETA} if turn_scoped else {},
+            {"anthropic-beta": _TURN_BETA} if any(TURN in part.runs for part in spoken) else {},
         )
 
     def _outline(self, request: Request, tools: Tools, blocks: Sequence[Block], spoken: Sequence[Spoken]) -> Outline:
@@ -237,11 +236,8 @@ class MessagesEncoder:
         if tail is None:
             return Wire.of(opening, said, b"]}")
         text = Wire.of(TEXT_OPEN, Wire.of(tail.body), b'"}')
-        if self.profile.turn_system and last == "user":
-            scoped = b']},{"role":"system","clear_at":"next_user_message","content":['
-            return Wire.of(opening, said, scoped, text, b"]}")
         # Behind a system message only another one may stand.
-        run = "system" if last == "system" else "user"
+        run = last if last in ("system", TURN) else "user"
         return Wire.of(opening, said, _between(last, run) if spoken else _opening(run), text, b"]}")
 
 
@@ -249,6 +245,8 @@ class MessagesEncoder:
 
 
 def _opening(run: str) -> bytes:
+    if run == TURN:
+        return b'{"role":"system","clear_at":"next_user_message","content":['
     return b'{"role":"%b","content":[' % run.encode()
 
 

@@ -19,6 +19,8 @@ _ID_LENGTH = 64
 _IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
 _NO_ERROR_TEXT = Text.of("[error] the tool failed and said nothing")
 
+TURN = "system for one turn"
+"""The run of system messages that count for one turn."""
 TEXT_OPEN = b'{"type":"text","text":"'
 
 
@@ -42,14 +44,18 @@ class ContentBlocks:
         """Yield the elements of *turn*: its message, then the result of each of its calls."""
         message = turn.message
         if message.role != "assistant":
-            run = "system" if message.role == "system" and self._profile.mid_system else "user"
-            yield from self._spoken(message, run)
+            yield from self._spoken(message, self._run(message))
             return
         state = self._reader.read(message)
         ids = wire_ids(turn.answers, length=_ID_LENGTH, own=state is not None)
         yield from _assistant(message, ids, state)
         for answer, id_ in zip(turn.answers, ids, strict=True):
             yield self._result(answer.result, id_)
+
+    def _run(self, message: Message) -> str:
+        if message.role != "system" or not self._profile.mid_system:
+            return "user"
+        return TURN if message.turn_scoped and self._profile.turn_system else "system"
 
     def _spoken(self, message: Message, run: str) -> Iterator[Element]:
         if not blank(message.texts):

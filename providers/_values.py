@@ -38,6 +38,12 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
+def _forget(part: msgspec.Struct) -> None:
+    """Have *part*, made from another by `replace`, forget what was made of that one."""
+    msgspec.structs.force_setattr(part, "_digest", b"")
+    msgspec.structs.force_setattr(part, "_wire", None)
+
+
 # --- requests
 
 
@@ -114,6 +120,8 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         is_error: Of a tool message: the call failed.
         state: Of an assistant: what its vendor wants back; `None` where there is nothing.
         blobs: Of a user or tool message: stored parts that stand behind its text.
+        turn_scoped: Of a system message: it counts until the next user message only, and stays in its place. Models
+            that know no such messages take it for one that counts from then on.
     """
 
     role: Role
@@ -124,8 +132,13 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     is_error: bool = False
     state: ProviderState | None = None
     blobs: tuple[Blob, ...] = ()
+    turn_scoped: bool = False
     _digest: bytes = b""
     _wire: tuple[Any, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self._digest or self._wire is not None:
+            _forget(self)
 
     @property
     def text(self) -> str:
@@ -142,6 +155,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
                 *[digest(_bytes(call.call_id), _bytes(call.name), call.arguments.digest) for call in self.calls],
                 b"" if self.state is None else self.state.data,
                 *[blob.digest for blob in self.blobs],
+                *([b"turn"] if self.turn_scoped else []),
             )
             msgspec.structs.force_setattr(self, "_digest", made)
         return self._digest
@@ -164,6 +178,10 @@ class Segment(msgspec.Struct, frozen=True, gc=False, eq=False):
     closed: bool = False
     _digest: bytes = b""
     _wire: tuple[Any, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self._digest or self._wire is not None:
+            _forget(self)
 
     @property
     def digest(self) -> bytes:
@@ -195,6 +213,10 @@ class Block(msgspec.Struct, frozen=True, gc=False, eq=False):
     frozen: bool = False
     _digest: bytes = b""
     _wire: tuple[Any, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self._digest or self._wire is not None:
+            _forget(self)
 
     @property
     def text(self) -> str:
@@ -238,6 +260,10 @@ class ToolSet(msgspec.Struct, frozen=True, gc=False, eq=False):
     tokens: int = 0
     _digest: bytes = b""
     _wire: tuple[Any, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self._digest or self._wire is not None:
+            _forget(self)
 
     @property
     def digest(self) -> bytes:

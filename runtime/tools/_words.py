@@ -170,6 +170,8 @@ class _Reader:
             return
         if operator == "<&":
             _refuse("it copies from something else than a descriptor")
+        if operator == ">&" and not target.is_bare:
+            _refuse("it holds `>&` with a quoted target, which bash expands once more")
         (self._reads if operator == "<" else self._writes).append(target)
 
     def _target(self) -> Word:

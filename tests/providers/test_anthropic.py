@@ -15,6 +15,7 @@ from test_messages_reply import WHOLE, end, start, text
 from shoal.errors import ConfigInvalid, ProviderBusy, ProviderError, ProviderSetup, ProviderUnavailable
 from shoal.providers import (
     Completed,
+    Message,
     ModelProfile,
     Request,
     RetryPolicy,
@@ -65,7 +66,8 @@ async def test_a_reply_streams_over_the_wire():
 
 
 async def test_a_beta_that_a_request_needs_is_asked_for_with_it():
-    tailed = request(user("hi"), model=MODEL, tail=Text.of("now"), timeout_s=10.0)
+    scoped = Message("system", (Text.of("now"),), turn_scoped=True)
+    tailed = request(user("hi"), scoped, model=MODEL, timeout_s=10.0)
     async with serving(streamed(*WHOLE), streamed(*WHOLE)) as server:
         await replied(server.url, tailed, betas=("b-1",), auth="bearer", version="2026-10-21")
         await replied(server.url)

@@ -49,9 +49,9 @@ def test_a_full_request_fits_the_official_types():
     assert faults_of(body(FULL)) == []
 
 
-def test_a_turn_scoped_tail_fits_the_beta_types():
-    tailed = body(request(user("x"), tail=Text.of("T")))
-    assert faults(tailed, beta.MessageCreateParamsStreaming) == []
+def test_a_message_for_one_turn_fits_the_beta_types():
+    scoped = body(request(user("x"), Message("system", (Text.of("T"),), turn_scoped=True)))
+    assert faults(scoped, beta.MessageCreateParamsStreaming) == []
 
 
 @given(drawn=requests(), model=st.sampled_from(MODELS))

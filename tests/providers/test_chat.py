@@ -393,7 +393,7 @@ def test_what_stands_in_front_of_the_open_segment_keeps_its_bytes(
     assert after.startswith(prefix[:-1])
 
 
-@given(texts=st.lists(st.text(min_size=1, max_size=5), min_size=1, max_size=6))
+@given(texts=st.lists(st.text(min_size=1, max_size=5).filter(str.strip), min_size=1, max_size=6))
 def test_a_legal_conversation_that_grows_only_appends_bytes(texts: list[str]):
     spoken = [user(t) if index % 2 == 0 else assistant(t) for index, t in enumerate(texts)]
     bodies = [bytes(GENERIC.messages(request(*spoken[: n + 1]))) for n in range(0, len(spoken), 2)]

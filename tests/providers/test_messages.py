@@ -513,10 +513,18 @@ def test_a_tail_behind_no_user_is_a_message_of_its_own(spoken: tuple[Message, ..
     assert said(request(*spoken, tail=Text.of("T")), OLD)[-1]["content"] == [{"type": "text", "text": "T"}]
 
 
-def test_the_tail_counts_for_one_turn_where_the_model_knows_such_messages():
-    made = sent(request(user("a"), tail=Text.of("T")))
-    last = json.loads(bytes(made.body))["messages"][-1]
-    assert last == {
+def test_the_tail_behind_a_system_message_stands_in_it():
+    last = said(request(user("a"), system("now"), tail=Text.of("T")))[-1]
+    assert (last["role"], [part["text"] for part in last["content"]]) == ("system", ["now", "T"])
+
+
+def for_one_turn(text: str) -> Message:
+    return Message("system", (Text.of(text),), turn_scoped=True)
+
+
+def test_a_message_for_one_turn_stays_in_its_place_and_is_cleared_by_the_vendor():
+    made = sent(request(user("a"), for_one_turn("T"), assistant("b"), user("c")))
+    assert json.loads(bytes(made.body))["messages"][1] == {
         "role": "system",
         "clear_at": "next_user_message",
         "content": [{"type": "text", "text": "T"}],
@@ -524,8 +532,16 @@ def test_the_tail_counts_for_one_turn_where_the_model_knows_such_messages():
     assert made.headers == {"anthropic-beta": "mid-conversation-system-clear-at-2026-08-21"}
 
 
-def test_a_turn_scoped_tail_stands_behind_a_user_only():
-    assert said(request(user("a"), assistant("b"), tail=Text.of("T")))[-1]["role"] == "user"
+def test_a_model_that_knows_no_turns_takes_it_for_a_system_message():
+    made = said(request(user("a"), for_one_turn("T")), shipped_profile("claude-opus-4-8"))
+    assert made[-1] == {"role": "system", "content": [{"type": "text", "text": "T"}]}
+
+
+def test_of_two_kinds_of_system_messages_in_a_row_the_last_stays_one():
+    listed = said(request(user("a"), system("now"), for_one_turn("T")))
+    assert [message["role"] for message in listed] == ["user", "system"]
+    assert [part["text"] for part in listed[0]["content"]] == ["a", "now"]
+    assert "clear_at" in listed[1]
 
 
 # --- markers

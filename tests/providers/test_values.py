@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 from providers_parts import ask, assistant, block, request, result, segment, tool, tools, user
 
-from shoal.providers import EMPTY, Text, ToolSet, Usage, digest, join
+from shoal.providers import (
+    EMPTY,
+    SERVERS,
+    Message,
+    Request,
+    Segment,
+    Text,
+    ToolSet,
+    Usage,
+    chat_encoder,
+    digest,
+    join,
+)
 
 
 @given(text=st.text())
@@ -87,3 +100,11 @@ def test_usages_add_up_bucket_by_bucket():
     total = Usage(1, 2, 3, 4, 5, 6) + Usage(10, 20, 30, 40, 50, 60)
     assert total == Usage(11, 22, 33, 44, 55, 66)
     assert total.input == 110
+
+
+def test_a_part_that_was_made_from_another_keeps_nothing_of_what_was_made_of_that():
+    said = Message("user", (Text.of("a"),))
+    chat_encoder(SERVERS["generic"]).encode(Request("m", messages=(Segment("c", (said,), 1),)))
+    other = msgspec.structs.replace(said, texts=(Text.of("b"),))
+    assert other.digest == Message("user", (Text.of("b"),)).digest != said.digest
+    assert b'"b"' in bytes(chat_encoder(SERVERS["generic"]).encode(Request("m", messages=(Segment("c", (other,), 1),))))
