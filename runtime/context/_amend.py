@@ -129,7 +129,7 @@ def _behind_the_edit(epoch: Epoch, window: Window, fresh: Prompt) -> tuple[int, 
     if same < max(len(epoch.system), len(fresh.system)):
         tokens = sum([block.tokens for block in fresh.system[same:]])
         return 0, tokens + sum([part.tokens for part in fresh.parts if part.section in ("messages", "tail")])
-    before = [message for segment in epoch.prompt(window).messages for message in segment.messages]
+    before = epoch.sent_messages
     after = [message for segment in fresh.messages for message in segment.messages]
     held = list(window.states[CONVERSATION].all_entries())
     offset = len(after) - len(held)

@@ -135,7 +135,7 @@ class _Shown(msgspec.Struct, frozen=True, gc=False):
     @property
     def digest(self) -> bytes:
         """Stands for all of it; empty for nothing."""
-        return b"".join([part.digest for part in (*self.blocks, *self.segments)])
+        return b"".join([*[block.digest for block in self.blocks], *[one.digest for one in self.segments]])
 
 
 _NOTHING = _Shown()

@@ -108,6 +108,8 @@ class Epoch:
         """Tokens of what was said again."""
         self.taken = 0
         """The conversation's entries from this id on are not in *stream* yet."""
+        self.open: tuple[Message, ...] = ()
+        """What was sent behind the stream and is not in it yet."""
         for one in made:
             self._add(one.segments)
         for name in layout.messages:
@@ -181,7 +183,10 @@ class Epoch:
 
     def sent(self, window: Window) -> None:
         """Take note that a request goes out: what the conversation holds by now was sent."""
-        self.told[CONVERSATION].next_id = window.states[CONVERSATION].next_id
+        state = window.states[CONVERSATION]
+        self.told[CONVERSATION].next_id = state.next_id
+        pending = self._pending(state)
+        self.open = () if pending is None else pending.messages
 
     def take(self, window: Window) -> None:
         """Put what the conversation holds by now into the stream."""
@@ -192,8 +197,14 @@ class Epoch:
             self.chars += _chars(segment)
             self.turn = []
         self.taken = state.next_id
+        self.open = ()
 
     # --- reading
+
+    @property
+    def sent_messages(self) -> list[Message]:
+        """Everything that was sent behind the system section, in order."""
+        return [*[message for segment in self.stream for message in segment.messages], *self.open]
 
     def prompt(self, window: Window) -> Prompt:
         """Return what the next request shows the model, if nothing ends the epoch before it."""
