@@ -12,7 +12,7 @@ bin := $(VENV)/bin
 clean := env -u SHOAL_PROVIDER -u SHOAL_BASE_URL -u SHOAL_MODEL -u SHOAL_API_KEY -u SHOAL_JOURNAL
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit lint types docs hooks format clean
+.PHONY: help demo test check nightly unit lint types docs hooks format clean
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile | expand -t 10
@@ -42,6 +42,9 @@ test: lint types check ## set up everything and run all checks
 
 check: $(VENV)/.tools
 	$(clean) $(bin)/python -m pytest $(PYTEST)
+
+nightly: $(VENV)/.tools ## all tests with everything that is drawn at random drawn far more often; takes an hour
+	$(clean) HYPOTHESIS_PROFILE=nightly $(bin)/python -m pytest $(PYTEST)
 
 unit: $(VENV)/.tools ## the tests that need no language model
 	$(clean) $(bin)/python -m pytest -m "not real_llm" $(PYTEST)

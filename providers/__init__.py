@@ -5,12 +5,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from shoal.providers._blobs import blob, sniff
+from shoal.providers._blobs import blob, blob_of, readable, stand_in
 from shoal.providers._breaker import Breaker, BreakerState
 from shoal.providers._chat import ChatEncoder, chat_encoder
 from shoal.providers._exchange import RetryPolicy, exchange
+from shoal.providers._intake import TEXT_ONLY, Intake, matches
+from shoal.providers._media import Media, media_of, sniff
 from shoal.providers._offline import OfflineProvider, Policy, offline
-from shoal.providers._profiles import profiles_from, shipped_profile
+from shoal.providers._profiles import profiles_from, shipped_models, shipped_profile
 from shoal.providers._servers import SERVERS, Capabilities
 from shoal.providers._text import EMPTY, Text, join
 from shoal.providers._tokens import TextCounter, counter
@@ -62,6 +64,7 @@ __all__ = [
     "EMPTY",
     "NO_TOOLS",
     "SERVERS",
+    "TEXT_ONLY",
     "Blob",
     "Block",
     "Breaker",
@@ -71,6 +74,8 @@ __all__ = [
     "ChatEncoder",
     "Completed",
     "Finish",
+    "Intake",
+    "Media",
     "Message",
     "ModelProfile",
     "OfflineProvider",
@@ -105,6 +110,7 @@ __all__ = [
     "Wire",
     "anthropic",
     "blob",
+    "blob_of",
     "chat_encoder",
     "codex",
     "compatible",
@@ -113,12 +119,17 @@ __all__ = [
     "exchange",
     "google",
     "join",
+    "matches",
+    "media_of",
     "offline",
     "openai",
     "openai_chat",
     "profiles_from",
+    "readable",
+    "shipped_models",
     "shipped_profile",
     "sniff",
+    "stand_in",
 ]
 
 # What needs an HTTP client is loaded when it is first asked for: importing one costs more than everything else here.

@@ -4,44 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import struct
 from collections.abc import Callable
-from typing import Final
 
 from shoal.errors import ProviderRefused
+from shoal.providers._intake import matches
+from shoal.providers._media import TEXT, Media, media_of
 from shoal.providers._text import Text
-from shoal.providers._values import Blob, ModelProfile
+from shoal.providers._values import Blob, Message, ModelProfile
 from shoal.providers._wire import Deferred
-
-_BINARY: Final = "application/octet-stream"
-_MAGIC: Final = (
-    (b"\x89PNG\r\n\x1a\n", 0, "image/png"),
-    (b"\xff\xd8\xff", 0, "image/jpeg"),
-    (b"GIF87a", 0, "image/gif"),
-    (b"GIF89a", 0, "image/gif"),
-    (b"WEBP", 8, "image/webp"),
-    (b"%PDF-", 0, "application/pdf"),
-    (b"WAVE", 8, "audio/wav"),
-    (b"ID3", 0, "audio/mpeg"),
-    (b"OggS", 0, "audio/ogg"),
-    (b"fLaC", 0, "audio/flac"),
-    (b"ftypheic", 4, "image/heic"),
-    (b"ftyp", 4, "video/mp4"),
-)
-
-
-def sniff(data: bytes) -> str:
-    """Return the mime type of *data* by its first bytes; `text/plain` for UTF-8, else `application/octet-stream`."""
-    for magic, at, mime in _MAGIC:
-        if data[at : at + len(magic)] == magic:
-            return mime
-    if b"\0" in data:
-        return _BINARY
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return _BINARY
-    return "text/plain"
 
 
 def blob(data: bytes, name: str = "", *, load: Callable[[], bytes] | None = None) -> Blob:
@@ -52,49 +22,43 @@ def blob(data: bytes, name: str = "", *, load: Callable[[], bytes] | None = None
         name: The name of its file, for its stand-in.
         load: Returns the same bytes again when they are sent; `None` keeps *data* in memory.
     """
-    mime = sniff(data)
-    sides = image_size(data)
-    measure = "" if sides is None else f" {sides[0]}x{sides[1]}"
-    return Blob(
-        mime,
-        len(data),
-        hashlib.sha256(data).digest(),
-        load or (lambda: data),
-        Text.of(f"[{mime}{measure}, {_readable(len(data))}]" + (f" {name}" if name else "")),
-        name,
-        Text.of(data.decode()) if mime == "text/plain" else None,
-        None if sides is None else max(sides),
-    )
+    media = media_of(data)
+    text = Text.of(data.decode()) if media.mime == TEXT else None
+    return blob_of(media, len(data), hashlib.sha256(data).digest(), load or (lambda: data), name=name, text=text)
 
 
-def image_size(data: bytes) -> tuple[int, int] | None:
-    """Return width and height of an image in pixels; `None` where they do not stand where they should."""
-    try:
-        match sniff(data[:64]):
-            case "image/png":
-                width, height = struct.unpack(">II", data[16:24])
-            case "image/gif":
-                width, height = struct.unpack("<HH", data[6:10])
-            case "image/jpeg":
-                width, height = _jpeg_size(data)
-            case _:
-                return None
-    except struct.error:
-        return None
-    return width, height
+def blob_of(
+    media: Media, size: int, digest: bytes, load: Callable[[], bytes], *, name: str = "", text: Text | None = None
+) -> Blob:
+    """Return as a stored part what is known of bytes that lie elsewhere.
+
+    Args:
+        media: What they say of themselves.
+        size: How many they are.
+        digest: 16 bytes or more that stand for them.
+        load: Returns them. Called in a worker thread.
+        name: The name of their file, for the stand-in.
+        text: What they say, where they are text.
+    """
+    side = None if media.width_px is None or media.height_px is None else max(media.width_px, media.height_px)
+    line = Text.of(stand_in(media, size, name))
+    measures = (media.width_px, media.height_px, media.pages, media.seconds)
+    return Blob(media.mime, size, digest, load, line, name, text, side, *measures)
 
 
-def _jpeg_size(data: bytes) -> tuple[int, int]:
-    at = 2
-    while True:
-        marker, length = struct.unpack(">HH", data[at : at + 4])
-        if 0xFFC0 <= marker <= 0xFFCF and marker not in (0xFFC4, 0xFFC8, 0xFFCC):
-            height, width = struct.unpack(">HH", data[at + 5 : at + 9])
-            return width, height
-        at += 2 + length
+def stand_in(media: Media, size: int, name: str) -> str:
+    """Return the line that names a part: its type, its measure where it has one, its size, and its name."""
+    if media.width_px is not None:
+        measure = f" {media.width_px}x{media.height_px}"
+    elif media.pages is not None:
+        measure = f" {media.pages} page{'' if media.pages == 1 else 's'}"
+    else:
+        measure = "" if media.seconds is None else f" {media.seconds:.0f} s"
+    return f"[{media.mime}{measure}, {readable(size)}]" + (f" {name}" if name else "")
 
 
-def _readable(size: int) -> str:
+def readable(size: int) -> str:
+    """Return a size in bytes as people read it."""
     if size < 1024:
         return f"{size} bytes"
     return f"{size / 1024:.0f} KB" if size < 1024 * 1024 else f"{size / 1024 / 1024:.1f} MB"
@@ -102,8 +66,29 @@ def _readable(size: int) -> str:
 
 def takes(profile: ModelProfile, mime: str) -> bool:
     """Say whether the model of *profile* takes parts of the type *mime*."""
-    kind = mime.partition("/")[0]
-    return any(pattern in (mime, f"{kind}/*", "*/*") for pattern in profile.input_types)
+    return matches(profile.input_types, mime)
+
+
+def said_of(part: Blob) -> bytes:
+    """Return what is said of *part* in words, as the inside of a JSON string: its stand-in, and its text below that."""
+    return part.stand_in.body if not part.text else part.stand_in.body + b"\\n" + part.text.body
+
+
+def in_words(message: Message) -> Message:
+    """Return *message* with the stand-ins of its parts in place of them: a model's own turn holds no bytes."""
+    if not message.blobs:
+        return message
+    body = b"\\n".join([said_of(part) for part in message.blobs])
+    line = Text(b"\\n" + body if any(message.texts) else body)
+    return Message(
+        message.role,
+        (*message.texts, line),
+        message.calls,
+        message.call_id,
+        message.tool_name,
+        message.is_error,
+        message.state,
+    )
 
 
 def in_base64(part: Blob) -> Deferred:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import final
 
-from shoal.providers._blobs import in_base64, takes
+from shoal.providers._blobs import in_base64, in_words, said_of, takes
 from shoal.providers._conversation import Element, Leaves, Spoken, bodies, listed
 from shoal.providers._legality import Turn, arguments, blank, call_id, tool_name
 from shoal.providers._servers import Capabilities
@@ -50,13 +50,12 @@ class ChatMessages:
             yield self._spoken(message)
             return
         keys = [answer.key for answer in turn.answers]
-        yield self._assistant(message, keys)
+        yield self._assistant(in_words(message), keys)
         shown: list[Blob] = []
         for answer in turn.answers:
             result = answer.result
-            texts = [*result.texts, *[blob.stand_in if blob.text is None else blob.text for blob in result.blobs]]
             head = b'{"role":"tool","tool_call_id":%b,"content":"' % self._id(answer.key)
-            yield Element("tool", (head, *_lines(result, texts)), END, markable=False)
+            yield Element("tool", (head, *_lines(result, result.blobs)), END, markable=False)
             shown += [blob for blob in result.blobs if self._native(blob)]
         if shown:  # results are text only, and nothing may stand between two of them
             parts = [part for blob in shown for part in (_part((blob.stand_in.body,)), _blob(blob))]
@@ -65,15 +64,16 @@ class ChatMessages:
     def _spoken(self, message: Message) -> Element:
         role = self._capabilities.system_role if message.role == "system" else "user"
         native = [blob for blob in message.blobs if self._native(blob)]
-        others = [blob.stand_in if blob.text is None else blob.text for blob in message.blobs if blob not in native]
         if self._parts or native:
-            texts = [] if blank(message.texts) else [bodies(message.texts)]
-            parts = [_part(text) for text in [*texts, *[(text.body,) for text in others]]]
-            parts += map(_blob, native)
+            parts = [] if blank(message.texts) else [_part(bodies(message.texts))]
+            for blob in message.blobs:
+                parts.append(_part((said_of(blob),)))
+                if blob in native:
+                    parts.append(_blob(blob))
             head = b'{"role":"%b","content":[' % role.encode()
             return listed(message.role, head, parts, b"]}", markable=self._marks_images or not native)
         head = b'{"role":"%b","content":"' % role.encode()
-        return Element(message.role, (head, *_lines(message, [*message.texts, *others])), END, markable=False)
+        return Element(message.role, (head, *_lines(message, message.blobs)), END, markable=False)
 
     def _native(self, blob: Blob) -> bool:
         if blob.text is not None or not takes(self._profile, blob.mime):
@@ -107,15 +107,12 @@ class ChatMessages:
         return b"" if field is None or state is None else b'"%b":%b,' % (field.encode(), state)
 
 
-def _lines(message: Message, texts: Sequence[Text]) -> Leaves:
-    """Return *texts* as the inside of one string: what was said, and each stored part on a line of its own."""
-    if not message.blobs:
-        return bodies(texts)
-    said = [text.body for text in texts[: len(message.texts)]]
-    stored = [text.body for text in texts[len(message.texts) :]]
-    if not any(said):
-        return (b"\\n".join(stored),)
-    return (*said, *[b"\\n" + body for body in stored])
+def _lines(message: Message, blobs: Sequence[Blob]) -> Leaves:
+    """Return what *message* says as the inside of one string, and each of *blobs* in words on a line of its own."""
+    stored = [said_of(blob) for blob in blobs]
+    if not any(message.texts):
+        return (b"\\n".join(stored),) if stored else bodies(message.texts)
+    return (*bodies(message.texts), *[b"\\n" + body for body in stored])
 
 
 def _part(text: Leaves) -> Leaves:
@@ -126,9 +123,9 @@ def _blob(blob: Blob) -> Leaves:
     data = in_base64(blob)
     mime = blob.mime.encode()
     if blob.mime in _IMAGES:
-        return b'{"type":"image_url","image_url":{"url":"data:%b;base64,' % mime, data, b'"}}'
+        return b'{"type":"image_url","image_url":{"url":"data:%b;base64,' % mime, data, b'"}', b"}"
     name = Text.of(blob.name or "document.pdf").quoted
-    return b'{"type":"file","file":{"filename":%b,"file_data":"data:%b;base64,' % (name, mime), data, b'"}}'
+    return b'{"type":"file","file":{"filename":%b,"file_data":"data:%b;base64,' % (name, mime), data, b'"}', b"}"
 
 
 def with_tail(said: Wire, last: Spoken, tail: Text) -> Wire | None:

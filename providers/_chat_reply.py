@@ -11,7 +11,7 @@ import msgspec
 from shoal.errors import ProviderUnavailable
 from shoal.providers._calls import CallAssembler, CallDelta
 from shoal.providers._chat_messages import API
-from shoal.providers._events import cut, decoded
+from shoal.providers._events import cut, decoded, made
 from shoal.providers._json import as_count, as_list, as_object, as_text
 from shoal.providers._refusals import Asked, refusal, request_id
 from shoal.providers._sse import Event
@@ -48,6 +48,7 @@ class _Delta(msgspec.Struct):
     reasoning: str | None = None
     reasoning_details: list[dict[str, Any]] | None = None
     tool_calls: list[CallDelta] | None = None
+    images: list[dict[str, Any]] | None = None
 
 
 @final
@@ -104,6 +105,7 @@ class ChatReply:
         self._reasoning_field: ReasoningField | None = reasoning_field
         self._calls = CallAssembler()
         self._text: list[str] = []
+        self._made: list[bytes] = []
         self._reasoning: list[str] = []
         self._details: list[dict[str, Any]] = []
         self._usage: dict[str, Any] = {}
@@ -153,6 +155,10 @@ class ChatReply:
             yield TextDelta(said)
         for call in delta.tool_calls or ():
             self._calls.add(call)
+        for image in delta.images or ():
+            head, _, data = as_text(as_object(image.get("image_url")).get("url")).partition(",")
+            if head.startswith("data:"):  # one behind an address is not fetched
+                self._made.append(made(data, self._asked, **self._context()))
 
     # --- the end
 
@@ -181,7 +187,7 @@ class ChatReply:
             written = len(text) + sum(len(call.arguments) for call in calls) + len("".join(self._reasoning).encode())
             usage = Usage(uncached=math.ceil(prompt_bytes / 4), output=math.ceil(written / 4))
         return Completed(
-            Reply(text, calls, "".join(self._reasoning), self._state()),
+            Reply(text, calls, "".join(self._reasoning), self._state(), tuple(self._made)),
             usage,
             "tool_calls" if calls else finish,
             self._model or self._asked.model,

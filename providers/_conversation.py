@@ -231,7 +231,7 @@ class Conversation:
             message = turn.message
             if needs_pause(before, message.role):
                 elements += self.turn(Turn(Message("user", (CLOSING,))))
-            elements += self.turn(self._placed(turn, before, turns[index + 1 : index + 2]))
+            elements += self.turn(self._placed(turn, before, turns[index + 1 :]))
             before = "tool" if turn.answers else message.role
             if message.role == "assistant":
                 thinks = self._thinks is not None and self._thinks(message)
@@ -255,7 +255,7 @@ class Conversation:
         """Return *turn*, as a user's where the vendor takes no system message in its place."""
         if not self._system_leads or turn.message.role != "system":
             return turn
-        if before in ("user", "tool", "system") and not (ahead and _overrules(turn.message, ahead[0].message)):
+        if before in ("user", "tool", "system") and not _overruled(turn.message, ahead):
             return turn
         return Turn(Message("user", turn.message.texts))
 
@@ -332,9 +332,13 @@ def bodies(texts: Iterable[Text]) -> Leaves:
     return tuple([text.body for text in texts])
 
 
-def _overrules(message: Message, ahead: Message) -> bool:
-    """Say whether the system *message* cannot stand in front of *ahead*: only its like and an assistant may follow."""
-    return ahead.role == "user" or (ahead.role == "system" and ahead.turn_scoped != message.turn_scoped)
+def _overruled(message: Message, ahead: Iterable[Turn]) -> bool:
+    """Say whether the system *message* cannot stand in front of *ahead*: only its like, and then an assistant, may."""
+    for turn in ahead:
+        if turn.message.role == "system" and turn.message.turn_scoped == message.turn_scoped:
+            continue
+        return turn.message.role != "assistant"
+    return False
 
 
 def listed(run: str, opening: bytes, parts: Sequence[Leaves], closing: bytes, *, markable: bool = True) -> Element:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any, TypeVar
 
@@ -46,3 +47,16 @@ def cut(asked: Asked, **context: Any) -> ProviderUnavailable:
     return ProviderUnavailable(
         f"{asked.provider}: the stream ended without its end mark; try again", **asked.context(status=200, **context)
     )
+
+
+def made(data: str, asked: Asked, **context: Any) -> bytes:
+    """Return the bytes of a part that a model made, from their base64.
+
+    Raises:
+        ProviderUnavailable: They are none.
+    """
+    try:
+        return base64.b64decode(data, validate=True)
+    except ValueError as exc:
+        why = f"{asked.provider}: the reply holds a part that is no base64; try again"
+        raise ProviderUnavailable(why, **context) from exc

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import final
 
-from shoal.providers._blobs import in_base64, takes
+from shoal.providers._blobs import in_base64, in_words, said_of, takes
 from shoal.providers._conversation import Element, Leaves, bodies
 from shoal.providers._legality import Turn, blank, object_source, tool_name, wire_ids
-from shoal.providers._states import Called, Opaque, Reader, Said, pieces
+from shoal.providers._states import Called, Made, Opaque, Reader, Said, pieces
 from shoal.providers._text import Text
 from shoal.providers._values import Blob, Message, ModelProfile, ToolCall
 
@@ -61,10 +61,9 @@ class Parts:
 
     def _blobs(self, message: Message) -> Iterator[Element]:
         for blob in message.blobs:
+            yield Element("user", (TEXT_OPEN, said_of(blob)), b'"}')
             data = self._data(blob)
-            if data is None:
-                yield Element("user", (TEXT_OPEN, _line(blob).body), b'"}')
-            else:
+            if data is not None:
                 yield Element("user", data, b'"}}', blobs=1)
 
     def _data(self, blob: Blob) -> Leaves | None:
@@ -80,11 +79,11 @@ class Parts:
         said: list[bytes] = [text.body for text in texts]
         shown: list[Leaves] = []
         for blob in message.blobs:
-            data = self._data(blob) if signed(self._profile) else None
-            if data is not None:
+            data = self._data(blob)
+            if data is None or signed(self._profile):
+                said.append((b"\\n" if any(said) else b"") + said_of(blob))
+            if data is not None and signed(self._profile):
                 shown.append((*data, b'"}}'))
-            elif blob.text is not None or not takes(self._profile, blob.mime):
-                said.append((b"\\n" if any(said) else b"") + _line(blob).body)
         if not shown:
             return Element("results", (head, *said), b'"}}}')
         leaves: Leaves = (head, *said, b'"},"parts":[')
@@ -96,16 +95,19 @@ class Parts:
         """Return the id of each call, `None` where none is sent, and the elements of the model's turn."""
         message = turn.message
         state = self._reader.read(message)
+        message = in_words(message) if state is None else message  # what another model made is told in words
         body = b"" if blank(message.texts) else b"".join([text.body for text in message.texts])
         wire = wire_ids(turn.answers, length=_ID_LENGTH, own=state is not None)
         ids: list[str | None] = [id_ if state is None else None for id_ in wire]
         elements: list[Element] = []
-        for part in pieces(state or b"[]", body, len(message.calls)):
+        for part in pieces(state or b"[]", body, len(message.calls), len(message.blobs)):
             match part:
                 case Opaque():
                     elements.append(Element("model", (part.raw[:-1],), b"}"))
                 case Said():
                     elements.append(_text(body[part.start : part.end], part.note))
+                case Made():
+                    elements.append(self._made(message.blobs[part.index], part.note))
                 case _:
                     call = message.calls[part.index]
                     if part.named:
@@ -113,6 +115,13 @@ class Parts:
                     first = part.index == 0
                     elements.append(self._call(call, part, ids[part.index], first=first))
         return ids, elements
+
+    def _made(self, blob: Blob, signature: str) -> Element:
+        data = self._data(blob)
+        if data is None or (signed(self._profile) and not signature):
+            return Element("model", (TEXT_OPEN, said_of(blob)), b'"}')
+        end = b'"},"thoughtSignature":%b}' % Text.of(signature).quoted if signature else b'"}}'
+        return Element("model", data, end, blobs=1)
 
     def _call(self, call: ToolCall, part: Called, id_: str | None, *, first: bool) -> Element:
         given = b'"id":%b,' % Text.of(id_).quoted if id_ is not None else b""
@@ -129,7 +138,3 @@ class Parts:
 def _text(body: bytes, signature: str) -> Element:
     end = b'","thoughtSignature":%b}' % Text.of(signature).quoted if signature else b'"}'
     return Element("model", (TEXT_OPEN, body), end)
-
-
-def _line(blob: Blob) -> Text:
-    return blob.stand_in if blob.text is None or blank((blob.text,)) else blob.text

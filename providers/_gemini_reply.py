@@ -10,11 +10,11 @@ import msgspec
 
 from shoal.errors import ProviderRefused, ProviderUnavailable
 from shoal.providers._calls import distinct, tool_call
-from shoal.providers._events import cut, decoded
+from shoal.providers._events import cut, decoded, made
 from shoal.providers._json import as_count, as_object, as_text
 from shoal.providers._refusals import Asked, refusal, request_id
 from shoal.providers._sse import Event
-from shoal.providers._states import Reader, called_piece, said_piece
+from shoal.providers._states import Reader, called_piece, made_piece, said_piece
 from shoal.providers._text import Text
 from shoal.providers._values import Completed, Finish, ReasoningDelta, Reply, TextDelta, ToolCall, Usage
 
@@ -67,11 +67,17 @@ class _FunctionCall(msgspec.Struct):
 
 
 @final
+class _InlineData(msgspec.Struct, rename="camel"):
+    data: str = ""
+
+
+@final
 class _Part(msgspec.Struct, rename="camel"):
     text: str | None = None
     thought: bool = False
     thought_signature: str = ""
     function_call: _FunctionCall | None = None
+    inline_data: _InlineData | None = None
 
 
 _chunk = msgspec.json.Decoder(_Chunk, strict=False)
@@ -101,6 +107,7 @@ class GeminiReply:
         self._texts: list[list[str]] = []  # pieces of each text; one that was signed takes no more
         self._thoughts: list[str] = []
         self._calls: list[_FunctionCall] = []
+        self._made: list[bytes] = []
         self._layout: list[tuple[str, int, str] | bytes] = []
         self._usage: dict[str, Any] = {}
         self._model = ""
@@ -145,6 +152,8 @@ class GeminiReply:
         if part.function_call is not None:
             self._layout.append(("call", len(self._calls), part.thought_signature))
             self._calls.append(part.function_call)
+        elif part.inline_data is not None:
+            self._take_data(part.inline_data.data, part)
         elif part.thought:
             if part.text:
                 self._thoughts.append(part.text)
@@ -156,6 +165,13 @@ class GeminiReply:
         elif part.text:
             self._take_text(part.text, part.thought_signature)
             yield TextDelta(part.text)
+
+    def _take_data(self, data: str, part: _Part) -> None:
+        """Take what the model made; sketches that it made while it thought are not part of its answer."""
+        if part.thought:
+            return
+        self._layout.append(("made", len(self._made), part.thought_signature))
+        self._made.append(made(data, self._asked, **self._context()))
 
     def _take_text(self, text: str, signature: str) -> None:
         last = self._layout[-1] if self._layout else b""
@@ -187,7 +203,8 @@ class GeminiReply:
             why = f"{self._asked.provider}: the reply ended with `{self._finish}`{said}; change the request"
             raise ProviderRefused(why, **self._context())
         texts = ["".join(pieces) for pieces in self._texts]
-        reply = Reply(Text.of("".join(texts)), self._made_calls(), "".join(self._thoughts), self._state(texts))
+        thoughts = "".join(self._thoughts)
+        reply = Reply(Text.of("".join(texts)), self._made_calls(), thoughts, self._state(texts), tuple(self._made))
         usage = usage_of(self._usage)
         if not self._usage:
             written = len(reply.text) + len(reply.reasoning.encode()) + sum([len(c.arguments) for c in reply.calls])
@@ -204,7 +221,7 @@ class GeminiReply:
     def _state(self, texts: Sequence[str]) -> Any:
         """Return what has to come back; `None` where nothing was signed or unknown, and no call had an id."""
         notable = any(isinstance(part, bytes) or part[2] for part in self._layout) or any(c.id for c in self._calls)
-        if not notable or not (self._calls or "".join(texts).strip()):
+        if not notable or not (self._calls or self._made or "".join(texts).strip()):
             return None
         layout: list[bytes] = []
         for part in self._layout:
@@ -214,6 +231,8 @@ class GeminiReply:
             kind, index, signature = part
             if kind == "call":
                 layout.append(called_piece(index, signature, named=bool(self._calls[index].id)))
+            elif kind == "made":
+                layout.append(made_piece(index, signature))
             else:
                 layout.append(said_piece(len(Text.of(texts[index]).body), signature))
         return self._reader.seal(b"[" + b",".join(layout) + b"]")

@@ -81,7 +81,7 @@ def legal(messages: Iterable[Message]) -> list[Turn]:
             slots = waiting.get(message.call_id)
             if slots:
                 results[slots.popleft()] = message
-        elif message.calls or not blank(message.texts) or (message.blobs and message.role != "assistant"):
+        elif message.calls or message.blobs or not blank(message.texts):
             asked: dict[str, deque[tuple[int, int]]] = {}
             for position, call in enumerate(message.calls):
                 asked.setdefault(call.call_id, deque()).append((len(turns), position))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, final
 
-from shoal.providers._blobs import in_base64, takes
+from shoal.providers._blobs import in_base64, in_words, said_of, takes
 from shoal.providers._conversation import Element, Leaves, bodies
 from shoal.providers._legality import Turn, blank, object_source, tool_name, wire_ids
 from shoal.providers._states import Opaque, Reader, Said, pieces
@@ -46,6 +46,7 @@ class ContentBlocks:
         if message.role != "assistant":
             yield from self._spoken(message, self._run(message))
             return
+        message = in_words(message)
         state = self._reader.read(message)
         ids = wire_ids(turn.answers, length=_ID_LENGTH, own=state is not None)
         yield from _assistant(message, ids, state)
@@ -61,17 +62,21 @@ class ContentBlocks:
         if not blank(message.texts):
             yield _text(message.texts, run)
         for blob in message.blobs:
-            head, end, sent = self._blob(blob)
-            yield Element(run, head, end, blobs=sent, side_px=(blob.side_px or 0) * sent)
+            yield Element(run, (TEXT_OPEN, said_of(blob)), b'"}')
+            shown = self._shown(blob)
+            if shown is not None:
+                yield Element(run, shown, b"}", blobs=1, side_px=blob.side_px or 0)
 
     def _result(self, message: Message, id_: str) -> Element:
         head: list[Any] = [b'{"type":"tool_result","tool_use_id":%b' % Text.of(id_).quoted]
         said: list[Leaves] = [] if blank(message.texts) else [(TEXT_OPEN, *bodies(message.texts), b'"}')]
         blobs = side_px = 0
         for blob in message.blobs:
-            inner, end, sent = self._blob(blob)
-            said.append((*inner, end))
-            blobs, side_px = blobs + sent, max(side_px, (blob.side_px or 0) * sent)
+            said.append((TEXT_OPEN, said_of(blob), b'"}'))
+            shown = self._shown(blob)
+            if shown is not None:
+                said.append((*shown, b"}"))
+                blobs, side_px = blobs + 1, max(side_px, blob.side_px or 0)
         if not said and message.is_error:
             said.append((TEXT_OPEN, _NO_ERROR_TEXT.body, b'"}'))
         for index, leaves in enumerate(said):
@@ -82,20 +87,19 @@ class ContentBlocks:
             head.append(b',"is_error":true')
         return Element("user", tuple(head), b"}", blobs=blobs, side_px=side_px)
 
-    def _blob(self, blob: Blob) -> tuple[Leaves, bytes, int]:
-        """Return *blob* as a content block and 1 if its bytes are sent: 0 for its text, or for its stand-in."""
-        if blob.text is not None and not blank((blob.text,)):
-            return (TEXT_OPEN, blob.text.body), b'"}', 0
+    def _shown(self, blob: Blob) -> Leaves | None:
+        """Return *blob* as a content block, without its end; `None` where its bytes are not sent."""
+        if blob.text is not None or not takes(self._profile, blob.mime):
+            return None
         data = in_base64(blob)
-        too_big = data.size > MAX_IMAGE_BASE64 or (blob.side_px or 0) > MAX_SIDE_PX
-        if blob.mime in _IMAGES and takes(self._profile, blob.mime) and not too_big:
+        if blob.mime in _IMAGES and data.size <= MAX_IMAGE_BASE64 and (blob.side_px or 0) <= MAX_SIDE_PX:
             kind = b"image"
-        elif blob.mime == "application/pdf" and takes(self._profile, blob.mime):
+        elif blob.mime == "application/pdf":
             kind = b"document"
         else:
-            return (TEXT_OPEN, blob.stand_in.body), b'"}', 0
+            return None
         head = b'{"type":"%b","source":{"type":"base64","media_type":"%b","data":"' % (kind, blob.mime.encode())
-        return (head, data, b'"}'), b"}", 1
+        return head, data, b'"}'
 
 
 def _text(texts: Sequence[Text], run: str) -> Element:

@@ -13,6 +13,7 @@ from importlib import resources
 from typing import Any
 
 from shoal.errors import ConfigInvalid
+from shoal.providers._intake import COUNTINGS
 from shoal.providers._json import as_list, as_object
 from shoal.providers._tokens import TOKENIZERS
 from shoal.providers._values import ModelProfile, Price
@@ -23,6 +24,7 @@ _ROW_KEYS = (
     "append_only",
     "cache",
     "context",
+    "counts_parts",
     "efforts",
     "forced_tools",
     "input_types",
@@ -50,6 +52,11 @@ def shipped_profile(model: str) -> ModelProfile:
     known = _shipped().get(_key(model))
     unknown = ModelProfile(model, window_key=_window_key(model))
     return unknown if known is None else replace(known, model=model, window_key=unknown.window_key)
+
+
+def shipped_models() -> tuple[str, ...]:
+    """Return the names of the models that the shipped table knows, in its order."""
+    return tuple([profile.model for profile in _shipped().values()])
 
 
 def profiles_from(rows: Mapping[str, Mapping[str, Any]], *, source: str) -> dict[str, ModelProfile]:
@@ -93,6 +100,7 @@ def _laid_over(base: ModelProfile, row: Mapping[str, Any], source: str) -> Model
         max_output_tokens=_tokens(row, "max_output", base.max_output_tokens, where, least=1),
         min_cacheable_tokens=_tokens(row, "min_cacheable", base.min_cacheable_tokens, where, least=0),
         cache=cache,
+        counts_parts=_counting(row, base.counts_parts, where),
         append_only=_flag(row, "append_only", where, default=base.append_only),
         forced_tools=_flag(row, "forced_tools", where, default=base.forced_tools),
         mid_system=_flag(row, "mid_system", where, default=base.mid_system),
@@ -114,6 +122,13 @@ def _flag(row: Mapping[str, Any], name: str, where: str, *, default: bool) -> bo
     if not isinstance(value, bool):
         raise ConfigInvalid(f"`{name}` is {value!r} in {where}; write true or false")
     return value
+
+
+def _counting(row: Mapping[str, Any], default: str, where: str) -> str:
+    value = row.get("counts_parts", default)
+    if value not in COUNTINGS:
+        raise ConfigInvalid(f"`counts_parts` is {value!r} in {where}; write one of {', '.join(COUNTINGS)}")
+    return str(value)
 
 
 def _words(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import final
 
-from shoal.providers._blobs import in_base64, takes
+from shoal.providers._blobs import in_base64, in_words, said_of, takes
 from shoal.providers._conversation import Element, Leaves, bodies, listed
 from shoal.providers._legality import Turn, arguments, blank, tool_name, wire_ids
 from shoal.providers._states import Opaque, Reader, Said, pieces
@@ -47,6 +47,7 @@ class Items:
             head = b'{"type":"message","role":"%b","content":[' % role
             yield listed(message.role, head, self._parts(message), b"]}")
             return
+        message = in_words(message)
         state = self._reader.read(message)
         ids = wire_ids(turn.answers, length=_ID_LENGTH, own=state is not None)
         yield from _assistant(message, ids, state)
@@ -62,21 +63,25 @@ class Items:
 
     def _parts(self, message: Message) -> list[Leaves]:
         parts: list[Leaves] = [] if blank(message.texts) else [(TEXT_OPEN, *bodies(message.texts), b'"}')]
-        return parts + [self._blob(blob) for blob in message.blobs]
+        for blob in message.blobs:
+            parts.append((TEXT_OPEN, said_of(blob), b'"}'))
+            shown = self._shown(blob)
+            if shown is not None:
+                parts.append(shown)
+        return parts
 
-    def _blob(self, blob: Blob) -> Leaves:
-        """Return *blob* as a content part: its bytes where the model takes them, else its text or stand-in."""
+    def _shown(self, blob: Blob) -> Leaves | None:
+        """Return *blob* as a content part with its bytes; `None` where they are not sent."""
+        if blob.text is not None or not takes(self._profile, blob.mime):
+            return None
         data = in_base64(blob)
         mime = blob.mime.encode()
-        if blob.text is None and takes(self._profile, blob.mime):
-            if blob.mime in _IMAGES and data.size < MAX_IMAGE_CHARS - 64:
-                return b'{"type":"input_image","detail":"auto","image_url":"data:%b;base64,' % mime, data, b'"}'
-            if blob.mime == "application/pdf" and data.size < MAX_FILE_CHARS - 64:
-                name = Text.of(blob.name or "document.pdf").quoted
-                head = b'{"type":"input_file","filename":%b,"file_data":"data:%b;base64,' % (name, mime)
-                return head, data, b'"}'
-        text = blob.stand_in if blob.text is None or blank((blob.text,)) else blob.text
-        return TEXT_OPEN, text.body, b'"}'
+        if blob.mime in _IMAGES and data.size < MAX_IMAGE_CHARS - 64:
+            return b'{"type":"input_image","detail":"auto","image_url":"data:%b;base64,' % mime, data, b'"}'
+        if blob.mime == "application/pdf" and data.size < MAX_FILE_CHARS - 64:
+            name = Text.of(blob.name or "document.pdf").quoted
+            return b'{"type":"input_file","filename":%b,"file_data":"data:%b;base64,' % (name, mime), data, b'"}'
+        return None
 
 
 def _assistant(message: Message, ids: Sequence[str], state: bytes | None) -> Iterator[Element]:

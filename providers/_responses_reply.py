@@ -10,7 +10,7 @@ import msgspec
 
 from shoal.errors import ProviderError
 from shoal.providers._calls import distinct, tool_call
-from shoal.providers._events import cut, decoded
+from shoal.providers._events import cut, decoded, made
 from shoal.providers._json import as_count, as_list, as_object, as_text
 from shoal.providers._refusals import Asked, refusal, request_id
 from shoal.providers._sse import Event
@@ -245,6 +245,7 @@ class ResponsesReply:
         texts: list[str] = []
         asked: list[_Item] = []
         layout: list[bytes] = []
+        parts: list[bytes] = []
         whole = 0  # length of the layout up to its last item that may end a turn
         opaque = False
         for item in items:
@@ -256,6 +257,10 @@ class ResponsesReply:
             elif item.kind == "function_call":
                 layout.append(called_piece(len(asked)))
                 asked.append(item)
+            elif item.kind == "image_generation_call":
+                result = as_text(item.start.get("result"))
+                parts += [made(result, self._asked, **self._context())] if result else []
+                continue
             else:
                 # Without its encrypted content nobody could read a reasoning item that was not stored.
                 if item.whole and (item.kind != "reasoning" or item.start.get("encrypted_content")):
@@ -266,7 +271,7 @@ class ResponsesReply:
         noted = any(item.start.get("phase") for item in items)
         state = self._reader.seal(b"[" + b",".join(layout[:whole]) + b"]") if (opaque or noted) and whole else None
         thoughts = "".join([item.thought for item in items if item.kind == "reasoning"])
-        return Reply(Text.of("".join(texts)), self._calls(asked), thoughts, state)
+        return Reply(Text.of("".join(texts)), self._calls(asked), thoughts, state, tuple(parts))
 
     def _calls(self, items: Sequence[_Item]) -> tuple[ToolCall, ...]:
         ids = distinct([as_text(item.start.get("call_id")) or as_text(item.start.get("id")) for item in items])

@@ -77,7 +77,15 @@ class Called(msgspec.Struct, frozen=True, gc=False):
     named: bool = False
 
 
-Part: TypeAlias = Opaque | Said | Called
+@final
+class Made(msgspec.Struct, frozen=True, gc=False):
+    """A stored part that the model made, by its number, and more that the vendor said of it."""
+
+    index: int
+    note: str = ""
+
+
+Part: TypeAlias = Opaque | Said | Called | Made
 
 _raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _piece = msgspec.json.Decoder(list[Any]).decode
@@ -93,16 +101,22 @@ def called_piece(index: int, note: str = "", *, named: bool = False) -> bytes:
     return msgspec.json.encode(["call", index, note, named] if note or named else ["call", index])
 
 
-def pieces(state: bytes, body: bytes, calls: int) -> Iterator[Part]:
+def made_piece(index: int, note: str = "") -> bytes:
+    """Return what stands in a layout for the stored part *index*."""
+    return msgspec.json.encode(["made", index, note])
+
+
+def pieces(state: bytes, body: bytes, calls: int, made: int = 0) -> Iterator[Part]:
     """Yield the parts of a turn in their order.
 
     Where the turn is no longer what its model wrote, what was opaque in front of its first text or call is all that
     still holds; the whole text and the calls follow.
 
     Args:
-        state: The layout: parts as they came, with pieces for texts and calls.
+        state: The layout: parts as they came, with pieces for texts, calls and stored parts.
         body: The JSON body of the turn's text.
         calls: How many calls it has.
+        made: How many stored parts it has.
     """
     parts: list[Part] = []
     at = 0
@@ -113,11 +127,14 @@ def pieces(state: bytes, body: bytes, calls: int) -> Iterator[Part]:
         kind, number, *notes = _piece(raw)
         if kind == "call":
             parts.append(Called(number, *notes))
+        elif kind == "made":
+            parts.append(Made(number, *notes))
         else:
             parts.append(Said(at, at + number, *notes))
             at += number
     asked = [part.index for part in parts if isinstance(part, Called)]
-    if at == len(body) and asked == list(range(calls)):
+    shown = [part.index for part in parts if isinstance(part, Made)]
+    if at == len(body) and asked == list(range(calls)) and shown == list(range(made)):
         yield from parts
         return
     for part in parts:
@@ -126,4 +143,5 @@ def pieces(state: bytes, body: bytes, calls: int) -> Iterator[Part]:
         yield part
     if body:
         yield Said(0, len(body))
+    yield from map(Made, range(made))
     yield from map(Called, range(calls))

@@ -12,17 +12,16 @@ from shoal.providers._values import ModelProfile, Request, TokenCount
 _MESSAGE_TOKENS = 4  # what frames a message
 _REPLY_TOKENS = 3  # what opens the reply
 _TOOL_TOKENS = 8  # what frames a tool
-_BLOB_TOKENS = 1500  # an image of the usual size
 
 
 async def count_locally(request: Request, profile: ModelProfile) -> TokenCount:
     """Return what *request* costs by the vocabulary that *profile* names, counted in a thread; never exact."""
-    tokens, how = await anyio.to_thread.run_sync(_count, request, profile.tokenizer)
+    tokens, how = await anyio.to_thread.run_sync(_count, request, profile)
     return TokenCount(tokens, how)
 
 
-def _count(request: Request, tokenizer: str) -> tuple[int, str]:
-    counting = counter(tokenizer)
+def _count(request: Request, profile: ModelProfile) -> tuple[int, str]:
+    counting, intake = counter(profile.tokenizer), profile.intake
     tokens = _REPLY_TOKENS
     for spec in request.tools.specs:
         source = f"{spec.name}{spec.description}{spec.schema.decode('utf-8', 'replace')}"
@@ -32,7 +31,9 @@ def _count(request: Request, tokenizer: str) -> tuple[int, str]:
     for segment in request.messages:
         for message in segment.messages:
             tokens += sum(map(counting.count, message.texts)) + _MESSAGE_TOKENS
-            tokens += _BLOB_TOKENS * len(message.blobs)
+            for blob in message.blobs:
+                said = (blob.stand_in,) if blob.text is None else (blob.stand_in, blob.text)
+                tokens += sum(map(counting.count, said)) + intake.tokens(blob)
             for call in message.calls:
                 tokens += counting.count(call.arguments) + counting.count(Text.of(call.name)) + _TOOL_TOKENS
     if request.tail is not None:

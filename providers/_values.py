@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol, TypeAlias, final
 
 import msgspec
 
+from shoal.providers._intake import FLAT, Intake
 from shoal.providers._text import Text, join
 
 Purpose: TypeAlias = Literal["stage", "routing", "compaction", "titling"]
@@ -83,8 +84,8 @@ class ProviderState(msgspec.Struct, frozen=True, gc=False):
 class Blob(msgspec.Struct, frozen=True, gc=False, eq=False):
     """A stored part: an image, a document or other bytes that stand in a message behind its text.
 
-    A model that takes its type is sent the bytes, any other the stand-in line. The bytes are read when a request is
-    written and kept by nobody, so they have to stay the same.
+    A model that takes its type is sent the bytes behind the stand-in line, any other the stand-in line alone. The bytes
+    are read when a request is written and kept by nobody, so they have to stay the same.
 
     Args:
         mime: What the bytes are, by their own first bytes (`sniff`) and not by a file's name, such as `image/png`.
@@ -95,6 +96,10 @@ class Blob(msgspec.Struct, frozen=True, gc=False, eq=False):
         name: The name of its file; empty where it has none.
         text: What it says, of a part that is text by its bytes: sent as text to every model.
         side_px: The longer side of an image in pixels; `None` where it is unknown or no image.
+        width_px: Width of an image; `None` where it is unknown.
+        height_px: Height of an image; `None` where it is unknown.
+        pages: Pages of a document; `None` where they are unknown.
+        seconds: How long a recording lasts; `None` where it is unknown.
     """
 
     mime: str
@@ -105,6 +110,10 @@ class Blob(msgspec.Struct, frozen=True, gc=False, eq=False):
     name: str = ""
     text: Text | None = None
     side_px: int | None = None
+    width_px: int | None = None
+    height_px: int | None = None
+    pages: int | None = None
+    seconds: float | None = None
 
 
 @final
@@ -119,7 +128,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         tool_name: Of a tool message: the tool that answered.
         is_error: Of a tool message: the call failed.
         state: Of an assistant: what its vendor wants back; `None` where there is nothing.
-        blobs: Of a user or tool message: stored parts that stand behind its text.
+        blobs: Stored parts that stand behind its text; of an assistant: what it made.
         turn_scoped: Of a system message: it counts until the next user message only, and stays in its place. Models
             that know no such messages take it for one that counts from then on.
     """
@@ -444,12 +453,14 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
         calls: The tools it asked for, in its order, with the vendor's ids.
         reasoning: Its visible reasoning; empty where there is none.
         state: What the vendor wants back byte for byte; `None` where there is nothing.
+        parts: What it made beside text, such as pictures: the bytes of each, in its order.
     """
 
     text: Text
     calls: tuple[ToolCall, ...] = ()
     reasoning: str = ""
     state: ProviderState | None = None
+    parts: tuple[bytes, ...] = ()
 
 
 @final
@@ -583,6 +594,7 @@ class ModelProfile:
         efforts: The levels of effort that it takes, lowest first; `None` where they are unknown.
         mid_system: It takes system messages in the middle of a conversation.
         turn_system: It takes system messages that count for one turn only.
+        counts_parts: Whose rule counts stored parts: `claude`, `claude-small`, `gpt`, `gemini`, or `flat`.
     """
 
     model: str
@@ -603,6 +615,12 @@ class ModelProfile:
     efforts: tuple[str, ...] | None = None
     mid_system: bool = False
     turn_system: bool = False
+    counts_parts: str = FLAT
+
+    @property
+    def intake(self) -> Intake:
+        """What it takes beside text, and how it counts that."""
+        return Intake(self.input_types, self.counts_parts)
 
 
 @final

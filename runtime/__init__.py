@@ -9,6 +9,7 @@ from shoal.runtime._handle import Outcome, Run, checked
 from shoal.runtime._lanes import WIDTHS, JobFailed
 from shoal.runtime._ledger import Ledger, RegionRow, StageRow, Tally, TransitionRow, ledger_of, plain_usage
 from shoal.runtime._limits import Limits
+from shoal.runtime._people import Question
 from shoal.runtime._pools import Pool, Pools, PoolStatistics
 from shoal.runtime._program import Program, recorded
 from shoal.runtime._state import RunState, fold
@@ -46,6 +47,7 @@ __all__ = [
     "PoolStatistics",
     "Pools",
     "Program",
+    "Question",
     "Reader",
     "RegionRow",
     "Run",

@@ -18,7 +18,7 @@ from shoal.runtime._calls import failure_text, permitted, write_waiting
 from shoal.runtime._host import ChildRequest
 from shoal.runtime._live import Live
 from shoal.runtime._people import approved
-from shoal.runtime._state import Child, Turn
+from shoal.runtime._state import Child, Turn, heading_of
 from shoal.runtime.context import CONVERSATION, Draft, estimate
 from shoal.runtime.events import ToolCallCompleted, ToolCallStarted
 from shoal.runtime.tools import judge
@@ -199,7 +199,7 @@ async def _answer(live: Live, turn: Turn, index: int, plan: Plan, fates: list[Fa
     lines = [f"{len(fates)} workers: {len(fates) - len(failed)} complete, {len(failed)} failed."]
     if plan.left_out:
         lines.append(f"{plan.left_out} items were left out: a fan-out takes at most {settings.max_items}.")
-    lines.extend(f"- {fate.item.id}: {fate.status}: {_line(fate.said)}" for fate in failed)
+    lines.extend(f"- {_line(fate.item.id)}: {fate.status}: {_line(fate.said)}" for fate in failed)
     staged = live.state.stage.stage.mode == "fan_out"
     region = settings.results_region
     if staged and region != CONVERSATION:
@@ -220,8 +220,8 @@ def _line(text: str) -> str:
 
 
 def _section(fate: Fate) -> str:
-    heading = f"--- {fate.item.id} (refused) ---" if fate.child is None else fate.child.heading
-    return f"{heading}\n{fate.said}"
+    over = heading_of(fate.item.id, "refused") if fate.child is None else fate.child.heading
+    return f"{over}\n{fate.said}"
 
 
 async def _write_sections(live: Live, region: str, fates: list[Fate]) -> None:

@@ -7,6 +7,7 @@ task. Where nobody answers in time, an approval counts as refused, and the model
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast, final
 
@@ -19,12 +20,14 @@ from shoal.runtime._state import TALK, RunState, Turn
 from shoal.runtime._walk import folded
 from shoal.runtime.context import CONVERSATION, Draft, estimate
 from shoal.runtime.events import GrantGiven, QuestionAnswered, QuestionAsked, ToolCallCompleted
+from shoal.runtime.journal import RunRow
 from shoal.runtime.tools import QUESTIONS, Tool, ToolResult, Verdict
 
 About: TypeAlias = Literal["text", "choice", "confirm", "review", "edit", "approval"]
 
 APPROVALS = ("once", "stage", "run", "no")
 """How an approval is answered: this call only, this stage (re-entry included), the whole run, or not at all."""
+_SCOPES: Mapping[str, Literal["stage", "run"]] = {"stage": "stage", "run": "run"}
 _ONCE = ("once", "no")
 _YES = ("yes", "no")
 _SYNONYMS = {"y": "yes", "n": "no", "deny": "no", "allow": "once"}
@@ -46,6 +49,7 @@ class Question:
         point: The interaction point that asks; `None` for none.
         stage: The stage that the run is in.
         expires_at: Unix seconds at which it counts as unanswered; `None` for never.
+        required: An empty answer is refused.
     """
 
     run_id: str
@@ -58,6 +62,7 @@ class Question:
     point: str | None
     stage: str
     expires_at: float | None
+    required: bool
 
     def plain(self) -> dict[str, Any]:
         """Return it as plain values, for JSON."""
@@ -74,11 +79,14 @@ def questions_of(state: RunState) -> tuple[Question, ...]:
 
 def _question(state: RunState, seq: int, asked: QuestionAsked) -> Question:
     stage = state.stage.stage
+    required = False
     if asked.point:
         point = next((p for p in stage.interaction_points if p.name == asked.point), None)
+        required = point is not None and point.required and asked.about != "edit"
         prompt, body, options, tool = _of_point(state, asked, point)
     else:
         prompt, body, options, tool = _of_call(state, asked)
+        required = bool(options)
     return Question(
         state.run_id,
         seq,
@@ -90,6 +98,7 @@ def _question(state: RunState, seq: int, asked: QuestionAsked) -> Question:
         asked.point or None,
         stage.name,
         asked.expires_at,
+        required,
     )
 
 
@@ -118,6 +127,18 @@ def _of_call(state: RunState, asked: QuestionAsked) -> tuple[str, str | None, tu
     document = args.get("markdown", args.get("content"))
     options = _YES if asked.about == "confirm" else tuple(str(option) for option in args.get("options", ()))
     return prompt, None if document is None else str(document), options, call.name
+
+
+def asked_below(rows: Sequence[RunRow], run_id: str | None = None) -> Sequence[RunRow]:
+    """Return those of *rows* that ask somebody; only the run *run_id* and those below it where one is named.
+
+    *rows* are in the order in which the runs were spawned.
+    """
+    below = {run_id}
+    for row in rows:  # parents first
+        if row.parent in below:
+            below.add(row.run_id)
+    return [row for row in rows if row.questions and not row.ended and (run_id is None or row.run_id in below)]
 
 
 # --- asking
@@ -239,8 +260,9 @@ def answer(live: Live, text: str, seq: int | None) -> None:
     said = accepted(question, text)
     asked = live.state.questions[question.seq]
     live.emit(QuestionAnswered(question.seq, Text.of(said)))
-    if question.about == "approval" and said in ("stage", "run"):
-        live.emit(GrantGiven(asked.keys, cast("Literal['stage', 'run']", said), question.stage))
+    scope = _SCOPES.get(said)
+    if question.about == "approval" and scope is not None:
+        live.emit(GrantGiven(asked.keys, scope, question.stage))
 
 
 def accepted(question: Question, text: str) -> str:
@@ -249,9 +271,12 @@ def accepted(question: Question, text: str) -> str:
     Raises:
         AnswerRefused: It takes no such answer; the message lists those that it takes.
     """
-    if not question.options:
-        return text
     said = folded(text)
+    if not said and question.required and not question.options:
+        message = f"run {question.run_id} does not take an empty answer; say something"
+        raise AnswerRefused(message, run_id=question.run_id)
+    if not question.options or (not said and not question.required):
+        return text
     if question.options in (_YES, APPROVALS, _ONCE):
         said = _SYNONYMS.get(said.lower(), said.lower())
         if question.options != _YES and said == "yes":

@@ -70,6 +70,7 @@ from shoal.runtime.events import (
     ToolCallStarted,
     TransitionChosen,
 )
+from shoal.runtime.tools import shown_name
 
 Phase: TypeAlias = Literal["running", "paused", "ended"]
 
@@ -113,6 +114,11 @@ class Turn:
         return index in self.asked and index not in self.answers
 
 
+def heading_of(name: str, status: str) -> str:
+    """Return the line that stands over a worker's answer: one line, whatever *name* holds, so that it forges none."""
+    return f"--- {shown_name(name) or repr(name)} ({status}) ---"
+
+
 @final
 class Child(msgspec.Struct, frozen=True):
     """A child run as its parent knows it."""
@@ -125,7 +131,7 @@ class Child(msgspec.Struct, frozen=True):
     def heading(self) -> str:
         """The line that stands over its answer where a region shows it."""
         status = "running" if self.ended is None else self.ended.status
-        return f"--- {self.spawned.item or self.spawned.name} ({status}) ---"
+        return heading_of(self.spawned.item or self.spawned.name, status)
 
 
 @final
@@ -146,6 +152,7 @@ class PointState(msgspec.Struct):
         answered: Seq of the answer that is not seen to yet; 0 for none.
         answer: That answer.
         edited: The answer is an edited text.
+        heard: The answer stands in the conversation, and the point lets its stage go.
     """
 
     rounds: int = 0
@@ -153,6 +160,7 @@ class PointState(msgspec.Struct):
     answered: int = 0
     answer: QuestionAnswered | None = None
     edited: bool = False
+    heard: bool = False
 
     def begin_again(self) -> None:
         """Its answer was seen to, and it will be asked again."""
@@ -391,7 +399,9 @@ class RunState:
                     self.last_text, self.last_text_seq = point.answer.text, source
                 if name == TALK:
                     self.turn = self.routing = self.failure = None
-                point.begin_again()
+                point.heard = name != TALK and not point.edited
+                if not point.heard:
+                    point.begin_again()
 
     def on_spawn(self, event: Event, payload: RunSpawned) -> None:
         self.spawned = payload

@@ -30,7 +30,7 @@ from shoal.runtime._handle import Outcome, Run
 from shoal.runtime._lanes import sheltered
 from shoal.runtime._ledger import Ledger, ledger_of
 from shoal.runtime._limits import Limits
-from shoal.runtime._people import Question, questions_of
+from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._program import Program
 from shoal.runtime._spawn import Birth
 from shoal.runtime._state import RunState
@@ -365,9 +365,10 @@ class Swarm:
         await self._steer(run_id, Answer(text, question))
 
     def questions(self, run_id: str | None = None) -> Sequence[Question]:
-        """Return what waits for a person: of all runs, or of the tree of one run; the oldest run's first."""
-        root = None if run_id is None else self.journal.find(run_id).root
-        asking = [row for row in self.journal.runs(root=root) if row.questions and not row.ended]
+        """Return what waits for a person: of all runs, or of one run and those below it; the oldest run's first."""
+        found = None if run_id is None else self.journal.find(run_id)
+        rows = self.journal.runs(root=None if found is None else found.root)
+        asking = asked_below(rows, None if found is None else found.run_id)
         return [question for row in asking for question in questions_of(self.state(row.run_id))]
 
     async def _steer(self, run_id: str, command: Command) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal, final
 from shoal.actors import ChildSpec, DynamicSupervisor, Reason, Supervisor
 from shoal.blueprints import Blueprint
 from shoal.errors import RestartsExhausted, SpawnRefused
+from shoal.runtime._control import Cancel, steer
 from shoal.runtime._hall import Hall
 from shoal.runtime._run import RunActor
 from shoal.runtime._spawn import Birth, give_birth
@@ -47,8 +48,8 @@ def agent(
         workdir: Its working directory.
         model: `provider:model` that replaces every stage's.
         restart: `transient` restarts it after a crash; a run that ended, however, has not crashed.
-        resume: What a restart does: `journal` goes on where the run was, `fresh` spawns it anew. A run that is over is
-            always spawned anew.
+        resume: What a restart does: `journal` goes on where the run was, `fresh` cancels that run and spawns another. A
+            run that is over is always spawned anew.
         shutdown_s: Seconds it gets to stop.
         max_restarts: Budget of its own; `None` shares its supervisor's.
         within_s: Window of that budget.
@@ -67,8 +68,11 @@ def agent(
             ) from None
 
         async def begin() -> tuple[str, RunState | None]:
-            if known and resume == "journal" and not hall.journal.find(known[-1]).ended:
-                return known[-1], None
+            if known and not hall.journal.find(known[-1]).ended:
+                if resume == "journal":
+                    return known[-1], None
+                # Nobody would ever go on with it, and whatever it had started would work for nobody.
+                await steer(hall, known[-1], Cancel("it crashed, and its supervisor started the agent afresh"))
             bundle = hall.adopt(blueprint) if isinstance(blueprint, Blueprint) else hall.bundle(blueprint)
             program = hall.program(bundle, [as_tool(tool) for tool in tools])
             deeper = program.blueprint.max_child_depth

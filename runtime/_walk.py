@@ -407,6 +407,8 @@ def _point(state: RunState, point: InteractionPoint, limits: Limits) -> Action |
         return Finish("error", f"nobody answered the question {point.name!r} of stage {state.stage.name!r}")
     if known.edited:
         return Hear(point.name)
+    if known.heard:
+        return None
     said = folded(str(known.answer.text))
     if any(folded(option) == said for option in point.abort_options):
         return Finish(
@@ -415,7 +417,9 @@ def _point(state: RunState, point: InteractionPoint, limits: Limits) -> Action |
     if any(folded(option) == said for option in point.edit_options):
         return AskPoint(point.name, edit=True)
     directive = next((text for option, text in point.directives.items() if folded(option) == said), None)
-    return None if directive is None else Direct(known.answered, directive)
+    if directive is not None:
+        return Direct(known.answered, directive)
+    return Hear(point.name) if said and point.style == "free_text" else None
 
 
 def _talk(state: RunState) -> Action | None:

@@ -22,6 +22,12 @@ settings.register_profile("nightly", parent=settings.get_profile("dev"), max_exa
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
+@pytest.fixture(scope="session")
+def nightly() -> bool:
+    """Say whether tests that can go on for long are to do so: `make nightly` sets that."""
+    return os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+
+
 @pytest.fixture(autouse=True)
 def wall_limit(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a test that takes too long in real time: the net below `fail_after`, which works on virtual time."""

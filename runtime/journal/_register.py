@@ -91,7 +91,13 @@ def change_of(event: Event) -> Mapping[str, object]:
 
 def asked_by(event: Event) -> int:
     """Return by how many *event* changes the questions that its run asks."""
-    return {QuestionAsked: 1, QuestionAnswered: -1}.get(type(event.payload), 0)
+    match event.payload:
+        case QuestionAsked():
+            return 1
+        case QuestionAnswered():
+            return -1
+        case _:
+            return 0
 
 
 def pick(wanted: str, rows: Sequence[RunRow]) -> RunRow:

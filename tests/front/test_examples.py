@@ -41,7 +41,9 @@ def test_the_agent_that_crashed_goes_on_from_its_journal_and_its_siblings_go_on(
     said = run("tree.py", pages)
     assert said.splitlines()[:3] == ["crane.md: complete", "harbour.md: complete", "tide.md: complete"]
     assert "reads harbour.md" in said
-    assert "1 restart  last end crashed: RuntimeError('a defect in the provider')" in said
+    # Whether its second life has ended yet where the tree is drawn is a matter of luck; that it had a second is not.
+    (crashed,) = (line for line in said.splitlines() if "reads crane.md" in line)
+    assert "  1 restart  " in crashed
     kinds = [line.rpartition(" ")[2] for line in said.splitlines() if line.startswith("event ")]
     assert kinds[:3] == ["ToolCallCompleted", "RunRestarted", "ToolCallCompleted"]
     assert kinds.count("RunRestarted") == 1

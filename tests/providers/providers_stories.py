@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+import anyio
 import msgspec
 from hypothesis import strategies as st
 from providers_parts import PNG, tool
@@ -56,6 +57,7 @@ MOVES = st.one_of(
         st.integers(0, 9),
     ),
     st.tuples(st.just("foreign"), st.integers(0, 80)),
+    st.just(("cancel", 0)),
 )
 PLANS = st.lists(MOVES, min_size=1, max_size=14)
 
@@ -119,6 +121,8 @@ class Story:
         for name, number in [*self.moves, ("ask", 3)]:
             if name == "ask":
                 await self.ask(number)
+            elif name == "cancel":
+                await self.cancel()
             else:
                 getattr(self, f"move_{name}")(number)
 
@@ -133,6 +137,16 @@ class Story:
         calls = tuple([self.own(call) for call in reply.calls])
         self.turns.append([Message("assistant", (reply.text,) if reply.text else (), calls, state=reply.state)])
         self.answer(calls, number)
+
+    async def cancel(self) -> None:
+        """Ask, and leave at the first sign of an answer: nothing of it is kept."""
+        with anyio.CancelScope() as scope:
+            await exchange(
+                self.serving.provider,
+                self.request(),
+                policy=RetryPolicy(attempts=1),
+                on_delta=lambda _delta: scope.cancel(),
+            )
 
     def own(self, call: ToolCall) -> ToolCall:
         """Return *call* under an id of ours, as a run mints them."""

@@ -8,45 +8,49 @@ import pytest
 from providers_parts import PNG, request, user
 
 from shoal.errors import ProviderRefused
-from shoal.providers import Message, Text, blob, sniff
-from shoal.providers._blobs import image_size, in_base64
+from shoal.providers import Media, Message, Text, blob, blob_of, stand_in
+from shoal.providers._blobs import in_base64, in_words
 from shoal.providers._wire import Wire
-
-GIF = b"GIF89a" + (3).to_bytes(2, "little") + (5).to_bytes(2, "little")
-JPEG = b"\xff\xd8\xff\xe0\x00\x04xx\xff\xc0\x00\x0b\x08\x00\x07\x00\x09"
-
-
-@pytest.mark.parametrize(
-    ("data", "mime"),
-    [
-        (PNG, "image/png"),
-        (JPEG, "image/jpeg"),
-        (GIF, "image/gif"),
-        (b"RIFF....WEBPVP8 ", "image/webp"),
-        (b"RIFF....WAVEfmt ", "audio/wav"),
-        (b"%PDF-1.7", "application/pdf"),
-        ("Grüße".encode(), "text/plain"),
-        (b"", "text/plain"),
-        (b"a\0b", "application/octet-stream"),
-        (b"\xff\xfe", "application/octet-stream"),
-    ],
-)
-def test_bytes_say_what_they_are(data: bytes, mime: str):
-    assert sniff(data) == mime
-
-
-@pytest.mark.parametrize(
-    ("data", "size"),
-    [(PNG, (64, 48)), (GIF, (3, 5)), (JPEG, (9, 7)), (PNG[:20], None), (JPEG[:12], None), (b"text", None)],
-)
-def test_an_image_says_how_large_it_is(data: bytes, size: tuple[int, int] | None):
-    assert image_size(data) == size
 
 
 def test_a_stand_in_names_type_measure_size_and_file():
     assert str(blob(PNG, "hero.png").stand_in) == f"[image/png 64x48, {len(PNG)} bytes] hero.png"
     assert str(blob(b"\0" * 2048).stand_in) == "[application/octet-stream, 2 KB]"
     assert str(blob(b"\0" * 3_000_000).stand_in) == "[application/octet-stream, 2.9 MB]"
+
+
+@pytest.mark.parametrize(
+    ("media", "line"),
+    [
+        (Media("application/pdf", pages=1), "[application/pdf 1 page, 10 bytes] x"),
+        (Media("application/pdf", pages=12), "[application/pdf 12 pages, 10 bytes] x"),
+        (Media("audio/wav", seconds=61.7), "[audio/wav 62 s, 10 bytes] x"),
+        (Media("audio/wav"), "[audio/wav, 10 bytes] x"),
+    ],
+)
+def test_a_stand_in_says_how_long_a_part_is(media: Media, line: str):
+    assert stand_in(media, 10, "x") == line
+
+
+def test_a_part_whose_bytes_lie_elsewhere_is_the_same_part():
+    here, there = (
+        blob(PNG, "a.png"),
+        blob_of(Media("image/png", 64, 48), len(PNG), b"d" * 16, lambda: PNG, name="a.png"),
+    )
+    assert (here.stand_in, here.side_px, here.width_px) == (there.stand_in, there.side_px, there.width_px)
+
+
+def test_a_turn_in_words_names_what_its_model_made():
+    said = Message("assistant", (Text.of("Here:"),), blobs=(blob(PNG, "a.png"), blob(b"hi", "b.txt")))
+    lines = f"[image/png 64x48, {len(PNG)} bytes] a.png\n[text/plain, 2 bytes] b.txt\nhi"
+    assert in_words(said).text == f"Here:\n{lines}"
+    assert in_words(Message("assistant", blobs=said.blobs)).text == lines
+    assert in_words(said).blobs == ()
+
+
+def test_a_turn_without_parts_is_its_own_words():
+    said = user("hello")
+    assert in_words(said) is said
 
 
 def test_text_is_held_as_text():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -371,3 +372,9 @@ def test_a_server_that_counts_nothing_gets_an_estimate_that_says_so():
     made = completed(delta(content="12345678"), prompt_bytes=39)
     assert made.usage == Usage(10, output=2)
     assert made.estimated
+
+
+def test_images_that_come_with_a_reply_are_parts():
+    here = {"image_url": {"url": "data:image/png;base64," + base64.b64encode(b"bytes").decode()}}
+    elsewhere = {"image_url": {"url": "https://example.com/a.png"}}
+    assert completed(delta(images=[here, elsewhere, {}])).reply.parts == (b"bytes",)

@@ -191,6 +191,34 @@ def test_a_model_that_checks_no_signatures_gets_no_placeholder():
     assert "thoughtSignature" not in parts[0]
 
 
+# --- what models made
+
+
+def drawn(*layout: Any, **settings: Any) -> Message:
+    picture = (blob(PNG, "a.png"),)
+    return Message("assistant", (Text.of("one"),), blobs=picture, state=state(*layout, **settings))
+
+
+@pytest.mark.parametrize(
+    ("made", "profile"),
+    [
+        (drawn(["text", 3], ["made", 0, "c2ln"], model="other"), NEW),
+        (drawn(["text", 3], ["made", 0, ""]), NEW),
+        (drawn(["text", 3], ["made", 0, "c2ln"], ["made", 1, "c2ln"]), NEW),
+        (drawn(["text", 3], ["made", 0, "c2ln"]), replace(NEW, input_types=("text/*",))),
+    ],
+)
+def test_a_picture_that_cannot_go_back_is_named_in_the_models_own_turn(made: Message, profile: ModelProfile):
+    parts = contents(request(user("x"), made), profile)[1]["parts"]
+    assert "\n".join(part["text"] for part in parts) == f"one\n[image/png 64x48, {len(PNG)} bytes] a.png"
+
+
+def test_a_model_that_signs_nothing_gets_its_picture_back():
+    made = drawn(["text", 3], ["made", 0, ""], model=OLD.model)
+    parts = contents(request(user("x"), made), OLD)[1]["parts"]
+    assert [list(part) for part in parts] == [["text"], ["inlineData"]]
+
+
 # --- settings (G7 to G9)
 
 
@@ -282,12 +310,15 @@ def test_what_the_model_takes_travels_inline():
     parts = contents(request(seen))[0]["parts"]
     assert [part.get("inlineData", {}).get("mimeType") for part in parts] == [
         None,
+        None,
         "image/png",
+        None,
         "application/pdf",
         None,
         None,
     ]
-    assert [parts[3]["text"], "x.bin" in parts[4]["text"]] == ["t", True]
+    assert parts[1]["text"].startswith("[image/png 64x48")
+    assert [parts[5]["text"].endswith("\nt"), "x.bin" in parts[6]["text"]] == [True, True]
 
 
 SHOWN = Message(
@@ -299,7 +330,9 @@ def test_newer_models_get_the_parts_of_a_result_in_it():
     [part] = contents(request(user("x"), assistant("", ask("a")), SHOWN))[2]["parts"]
     made = part["functionResponse"]
     assert [one["inlineData"]["mimeType"] for one in made["parts"]] == ["image/png"] * 2
-    assert made["response"]["output"].startswith("see\nnote\n[application/octet-stream")
+    lines = made["response"]["output"].splitlines()
+    kinds = [line.partition(" ")[0].strip("[,") for line in lines]
+    assert kinds == ["see", "image/png", "image/png", "text/plain", "note", "application/octet-stream"]
 
 
 def test_older_models_get_the_parts_of_a_result_behind_it():

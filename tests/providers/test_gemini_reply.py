@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from providers_parts import user
+from providers_parts import PNG, user
 
 from shoal.errors import (
     ContextOverflow,
@@ -28,6 +29,7 @@ from shoal.providers import (
     Text,
     TextDelta,
     Usage,
+    blob,
     shipped_profile,
 )
 from shoal.providers._gemini import GeminiEncoder
@@ -122,6 +124,36 @@ def test_a_reply_does_not_depend_on_how_its_bytes_are_cut(cuts: list[int], end: 
         for event in decoder.feed(stream[first:last]):
             list(reply.feed(event))
     assert reply.completed(prompt_bytes=0) == completed(*WHOLE)
+
+
+def drawn(signature: str = "", **more: Any) -> dict[str, Any]:
+    data = {"inlineData": {"mimeType": "image/png", "data": base64.b64encode(PNG).decode()}}
+    return {**data, **({"thoughtSignature": signature} if signature else {}), **more}
+
+
+def test_what_the_model_made_is_a_part_and_its_bytes_stand_nowhere_else():
+    made = completed(chunk({"text": "Here: "}, drawn("c2ln"), {"text": "Good?"}, finish="STOP"))
+    assert (str(made.reply.text), made.reply.parts) == ("Here: Good?", (PNG,))
+    assert made.reply.state is not None
+    assert base64.b64encode(PNG)[:20] not in made.reply.state.data
+
+
+def test_what_the_model_made_goes_back_to_its_place_with_its_signature():
+    made = completed(chunk({"text": "Here: "}, drawn("c2ln"), {"text": "Good?"}, finish="STOP"))
+    turn = Message("assistant", (made.reply.text,), state=made.reply.state, blobs=(blob(PNG, "a.png"),))
+    asked = Request(MODEL, messages=(Segment("c", (user("x"), turn), 1),))
+    sent = json.loads(bytes(GeminiEncoder("google", shipped_profile(MODEL)).encode(asked).body))
+    assert sent["contents"][1]["parts"] == [{"text": "Here: "}, drawn("c2ln"), {"text": "Good?"}]
+
+
+def test_a_sketch_of_a_thought_is_no_part_of_the_answer():
+    made = completed(chunk(drawn(thought=True), {"text": "done"}, finish="STOP"))
+    assert (made.reply.parts, made.reply.state) == ((), None)
+
+
+def test_a_part_that_is_no_base64_is_an_error():
+    with pytest.raises(ProviderUnavailable, match="google: the reply holds a part that is no base64"):
+        completed(chunk({"inlineData": {"data": "%"}}, finish="STOP"))
 
 
 def test_texts_with_and_without_a_signature_are_not_merged():

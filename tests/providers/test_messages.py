@@ -439,8 +439,8 @@ def test_an_option_that_replaces_the_request_is_refused(name: str):
 
 def test_an_image_stands_behind_the_text_where_the_model_takes_it():
     seen = Message("user", (Text.of("look"),), blobs=(blob(PNG, "a.png"),))
-    text, image = said(request(seen))[0]["content"]
-    assert text["text"] == "look"
+    text, line, image = said(request(seen))[0]["content"]
+    assert [text["text"], line["text"]] == ["look", f"[image/png 64x48, {len(PNG)} bytes] a.png"]
     assert image["source"]["media_type"] == "image/png"
     assert image["source"]["type"] == "base64"
 
@@ -448,12 +448,12 @@ def test_an_image_stands_behind_the_text_where_the_model_takes_it():
 def test_an_image_of_a_result_stands_in_the_result():
     shown = Message("tool", (), call_id="a", tool_name="look", blobs=(blob(PNG),))
     [part] = said(request(user("x"), assistant("", ask("a")), shown))[2]["content"]
-    assert [one["type"] for one in part["content"]] == ["image"]
+    assert [one["type"] for one in part["content"]] == ["text", "image"]
 
 
 def test_a_document_is_a_document():
     seen = Message("user", blobs=(blob(b"%PDF-1.7 ..."),))
-    assert said(request(seen))[0]["content"][0]["type"] == "document"
+    assert [one["type"] for one in said(request(seen))[0]["content"]] == ["text", "document"]
 
 
 @pytest.mark.parametrize(
@@ -473,12 +473,20 @@ def test_an_image_that_is_too_large_is_named():
     import msgspec
 
     large = msgspec.structs.replace(blob(PNG, "a.png"), side_px=9000)
-    assert "a.png" in said(request(Message("user", blobs=(large,))))[0]["content"][0]["text"]
+    [line] = said(request(Message("user", blobs=(large,))))[0]["content"]
+    assert "a.png" in line["text"]
 
 
 def test_a_part_that_is_text_is_sent_as_text_to_every_model():
     seen = Message("user", blobs=(blob("Grüße".encode(), "a.txt"),))
-    assert said(request(seen), ModelProfile("m"))[0]["content"] == [{"type": "text", "text": "Grüße"}]
+    text = "[text/plain, 7 bytes] a.txt\nGrüße"
+    assert said(request(seen), ModelProfile("m"))[0]["content"] == [{"type": "text", "text": text}]
+
+
+def test_what_another_model_made_is_named_in_its_turn():
+    drawn = Message("assistant", (Text.of("Here:"),), blobs=(blob(PNG, "a.png"),))
+    [turn] = said(request(user("draw"), drawn, user("good")))[1]["content"]
+    assert turn == {"type": "text", "text": f"Here:\n[image/png 64x48, {len(PNG)} bytes] a.png"}
 
 
 def test_too_many_images_are_refused_here():
@@ -499,6 +507,11 @@ def test_many_large_images_are_refused_here():
 def test_a_request_above_the_vendors_size_is_refused_here():
     with pytest.raises(ProviderRefused, match="bytes long"):
         sent(request(user("x" * MAX_BODY_BYTES)))
+
+
+def test_several_system_messages_in_front_of_a_user_are_the_users():
+    spoken = [user("a"), Message("system", (Text.of("b"),)), Message("system", (Text.of("c"),)), user("d")]
+    assert [one["role"] for one in said(request(*spoken), shipped_profile("claude-opus-5-5"))] == ["user"]
 
 
 # --- the tail

@@ -162,15 +162,22 @@ def test_images_and_documents_travel_as_data():
         "user", (Text.of("look"),), blobs=(blob(PNG, "a.png"), blob(b"%PDF-1.7", "b.pdf"), blob(b"t", "c.txt"))
     )
     parts = items(request(seen))[0]["content"]
-    assert [part["type"] for part in parts] == ["input_text", "input_image", "input_file", "input_text"]
-    assert parts[1]["image_url"].startswith("data:image/png;base64,")
-    assert parts[2]["filename"] == "b.pdf"
+    text, image, file = "input_text", "input_image", "input_file"
+    assert [part["type"] for part in parts] == [text, text, image, text, file, text]
+    assert parts[1]["text"].endswith("a.png")
+    assert parts[2]["image_url"].startswith("data:image/png;base64,")
+    assert parts[4]["filename"] == "b.pdf"
 
 
 def test_an_image_of_a_result_stands_in_the_output():
     shown = Message("tool", (Text.of("see"),), call_id="a", blobs=(blob(PNG),))
     output = items(request(user("x"), assistant("", ask("a")), shown))[2]["output"]
-    assert [part["type"] for part in output] == ["input_text", "input_image"]
+    assert [part["type"] for part in output] == ["input_text", "input_text", "input_image"]
+
+
+def test_what_another_model_made_is_named_in_its_turn():
+    drawn = Message("assistant", (Text.of("Here:"),), blobs=(blob(PNG, "a.png"),))
+    assert items(request(user("draw"), drawn))[1]["content"].endswith("a.png")
 
 
 @pytest.mark.parametrize("data", [b"ID3 sound", PNG + b"\0" * MAX_IMAGE_CHARS])
@@ -306,7 +313,7 @@ def test_older_and_unknown_models_and_short_prefixes_get_no_marker(profile: Mode
 def test_an_image_at_the_end_takes_the_marker():
     seen = Message("user", (Text.of("look"),), blobs=(blob(PNG),))
     parts = body(request(seen, tail=Text.of("T")), EAGER)["input"][0]["content"]
-    assert [("prompt_cache_breakpoint" in part) for part in parts] == [False, True]
+    assert [("prompt_cache_breakpoint" in part) for part in parts] == [False, False, True]
 
 
 # --- the Codex-like transport

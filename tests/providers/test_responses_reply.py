@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 from typing import Any
@@ -312,3 +313,12 @@ def test_the_repr_says_how_far_it_is():
     reply = fresh()
     feed(reply, *message(0, "a"))
     assert repr(reply) == f"<ResponsesReply of {MODEL}, 1 items>"
+
+
+def test_what_the_model_drew_is_a_part():
+    picture = {"type": "image_generation_call", "id": "ig_1", "result": base64.b64encode(b"bytes").decode()}
+    begun = {"type": "image_generation_call", "id": "ig_0", "result": None}
+    reply = fresh()
+    feed(reply, *item(0, picture, [], picture), *item(1, begun, [], begun), {"type": "response.completed"})
+    made = reply.completed(prompt_bytes=0).reply
+    assert (made.parts, made.state) == ((b"bytes",), None)

@@ -7,9 +7,10 @@ into what is declared as an iterable.
 from __future__ import annotations
 
 import collections.abc
+import functools
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typing_extensions
@@ -27,8 +28,7 @@ def faults(value: object, kind: Any, path: str = "body") -> list[str]:
     if kind is Any or kind is object:
         return []
     if origin in (Union, types.UnionType):
-        arms = [arm for arm in args if not _is_answer(arm)]
-        return _fewest([faults(value, arm, path) for arm in arms or args])
+        return _fewest(value, [arm for arm in args if not _is_answer(arm)] or args, path)
     if origin is Literal:
         return [] if value in args else [f"{path}: {value!r} is none of {args!r}"]
     if typing_extensions.is_typeddict(kind):
@@ -45,17 +45,24 @@ def faults(value: object, kind: Any, path: str = "body") -> list[str]:
 def _object_faults(value: object, kind: Any, path: str) -> list[str]:
     if not isinstance(value, Mapping):
         return [f"{path}: {type(value).__name__} is no {kind.__name__}"]
-    fields = typing_extensions.get_type_hints(kind, include_extras=True)
-    required = {
-        name
-        for name, hint in fields.items()
-        if get_origin(hint) in _REQUIRED or (name in kind.__required_keys__ and get_origin(hint) not in _WRAPPERS)
-    }
+    fields, required = _fields(kind)
     found = [f"{path}: `{name}` is missing" for name in sorted(required - value.keys())]
     for name, part in value.items():
         inner = f"{path}.{name}"
         found += faults(part, fields[name], inner) if name in fields else [f"{inner}: unknown to {kind.__name__}"]
     return found
+
+
+@functools.cache
+def _fields(kind: Any) -> tuple[Mapping[str, Any], frozenset[str]]:
+    """Return the fields of a `TypedDict`, and which of them it requires."""
+    fields = typing_extensions.get_type_hints(kind, include_extras=True)
+    required = [
+        name
+        for name, hint in fields.items()
+        if get_origin(hint) in _REQUIRED or (name in kind.__required_keys__ and get_origin(hint) not in _WRAPPERS)
+    ]
+    return fields, frozenset(required)
 
 
 def _scalar_faults(value: object, kind: Any, path: str) -> list[str]:
@@ -66,7 +73,13 @@ def _scalar_faults(value: object, kind: Any, path: str) -> list[str]:
     return [] if fits else [f"{path}: {value!r} is no {kind!r}"]
 
 
-def _fewest(found: list[list[str]]) -> list[str]:
+def _fewest(value: object, arms: Sequence[Any], path: str) -> list[str]:
+    """Return the faults of *value* as the one of *arms* that it fits best."""
+    found: list[list[str]] = []
+    for arm in arms:
+        found.append(faults(value, arm, path))
+        if not found[-1]:
+            break
     return min(found, key=len)
 
 

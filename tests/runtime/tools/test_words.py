@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -172,8 +170,46 @@ _PIECES = [
     *NAMES,
     *("p1", "echo", "a", "f1", "f2", "1", "2", "-", "A=1", "X=p2", "if", "then", "fi", "for", "in", "do", "done"),
     *("case", "esac", "!", "{", "}", "time", "command", "eval", "test", "cd", "sub", "=", "*", "?", "~", ",", "%", "@"),
-    *(" ", " ", " ", "\t", "\n", "\\\n", "\\", "'", '"', "#", ";", "&", "|", "&&", "||", "(", ")", "<", ">", "<<", ">&"),
-    *("&>", ">>", "<&", "$", "$X", "${X}", "${X:-$(p2)}", "$(p2)", "`p2`", "$((", "))", "$'p2'", '$"', "<(p2)", ">(p2)"),
+    *(
+        " ",
+        " ",
+        " ",
+        "\t",
+        "\n",
+        "\\\n",
+        "\\",
+        "'",
+        '"',
+        "#",
+        ";",
+        "&",
+        "|",
+        "&&",
+        "||",
+        "(",
+        ")",
+        "<",
+        ">",
+        "<<",
+        ">&",
+    ),
+    *(
+        "&>",
+        ">>",
+        "<&",
+        "$",
+        "$X",
+        "${X}",
+        "${X:-$(p2)}",
+        "$(p2)",
+        "`p2`",
+        "$((",
+        "))",
+        "$'p2'",
+        '$"',
+        "<(p2)",
+        ">(p2)",
+    ),
     *("<<E\n", "\nE\n", "<<<", "[", "]", "[[", "]]", "$[", "\r", "\u00a0", "function", "p3()", ";;", "|&", "{p1,p2}"),
 ]
 lines = st.lists(st.sampled_from(_PIECES), min_size=1, max_size=14).map("".join)
@@ -211,12 +247,12 @@ class Bench:
                 check=False,
             )
             made = {str(path.relative_to(folder)) for path in Path(folder).rglob("*") if path.is_file()}
-        return set(log.read_text().split()), {os.path.basename(path) for path in made}
+        return set(log.read_text().split()), {Path(path).name for path in made}
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    yield Bench.build(tmp_path_factory.mktemp("bench"))
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return Bench.build(tmp_path_factory.mktemp("bench"))
 
 
 @settings(suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture])
@@ -231,13 +267,23 @@ def test_no_shell_runs_or_writes_what_was_not_read(bench: Bench, shell: str, lin
         return
     ran, made = bench.run(shell, line)
     assert ran <= {step.program for step in read.steps}
-    assert made <= {os.path.basename(path) for path in read.writes}
+    assert made <= {Path(path).name for path in read.writes}
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(
     "line",
-    ["p1\\\n#x; p2", "p1 $\\\n(p2)", "p1 <\\\n(p2)", "p1 >\\\n&f1", "p1 & > f1", "{f}>f1 p1", "12>f1 p1", "p1 &>f1", "p1 >&'$(p2)'"],
+    [
+        "p1\\\n#x; p2",
+        "p1 $\\\n(p2)",
+        "p1 <\\\n(p2)",
+        "p1 >\\\n&f1",
+        "p1 & > f1",
+        "{f}>f1 p1",
+        "12>f1 p1",
+        "p1 &>f1",
+        "p1 >&'$(p2)'",
+    ],
 )
 def test_what_other_readers_overlook_is_seen_or_refused(bench: Bench, shell: str, line: str):
     ran, made = bench.run(shell, line)

@@ -244,6 +244,21 @@ def test_no_messages_at_all_are_refused_everywhere():
     assert open_server("llama.cpp", {}).reply.status == 400
 
 
+@pytest.mark.parametrize(
+    ("server", "field"),
+    [("deepseek", "reasoning_content"), ("llama.cpp", "reasoning_content"), ("openrouter", "reasoning_details")],
+)
+def test_reasoning_may_come_back_in_the_servers_own_field(server: str, field: str):
+    thought = say("a", "assistant", **{field: "hm"})
+    got = open_server(server, chat(say(), thought, say(), model="m"), authorization="Bearer k")
+    assert (got.reply.status, got.rules, got.warnings) == (200, [], [])
+
+
+def test_reasoning_in_another_field_is_unknown():
+    thought = say("a", "assistant", reasoning_details=[])
+    assert open_server("deepseek", chat(say(), thought, say()), authorization="Bearer k").rules == ["unknown"]
+
+
 @pytest.mark.parametrize("server", ["llama.cpp", "vllm"])
 @pytest.mark.parametrize("arguments", ["", "{", "[1]"])
 def test_arguments_that_are_no_object_crash_their_templates(server: str, arguments: str):

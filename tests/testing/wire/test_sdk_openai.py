@@ -81,6 +81,101 @@ def test_six_steps_of_chat_streamed(server: wire.Server, client: Any, model: str
     assert completion.usage.prompt_tokens == server.ledger[-1].input
 
 
+# --- Responses
+
+
+def respond(items: list[Any], model: str, **more: Any) -> dict[str, Any]:
+    return {"model": model, "input": items, "tools": [{"type": "function", "strict": False, **LOOK}],
+            "reasoning": {"effort": "low", "summary": "auto"}, **more}  # fmt: skip
+
+
+def results(output: Any) -> list[Any]:
+    """Return an output for each call in *output*."""
+    return [
+        {"type": "function_call_output", "call_id": item.call_id, "output": item.arguments}
+        for item in output
+        if item.type == "function_call"
+    ]
+
+
+STATELESS = {"store": False, "include": ["reasoning.encrypted_content"]}
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("more", [STATELESS, {"store": True}], ids=["encrypted", "stored"])
+def test_six_steps_of_responses_whole(server: wire.Server, client: Any, model: str, more: dict[str, Any]):
+    items: list[Any] = [{"role": "user", "content": "look around"}]
+    answers: list[Any] = items
+    while answers:
+        response = client.responses.create(**respond(items, model, **more))
+        answers = results(response.output)
+        items += [*response.output, *answers]
+    assert (response.output_text, len(server.journal), server.violations) == ("Seen.", 6, ())
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_six_steps_of_responses_streamed(server: wire.Server, client: Any, model: str):
+    items: list[Any] = [{"role": "user", "content": "look around"}]
+    answers: list[Any] = items
+    while answers:
+        with client.responses.stream(**respond(items, model, **STATELESS)) as stream:
+            response = stream.get_final_response()
+        answers = results(response.output)
+        items += [sendable_item(item) for item in response.output] + answers
+    assert (response.output_text, len(server.journal), server.violations) == ("Seen.", 6, ())
+    assert response.usage.input_tokens == server.ledger[-1].input
+
+
+def sendable_item(item: Any) -> Any:
+    """Return an item without what the client parsed."""
+    return item.model_dump(exclude={"parsed_arguments": True, "content": {"__all__": {"parsed"}}}, exclude_unset=True)
+
+
+def test_six_steps_go_on_from_response_to_response(server: wire.Server, client: Any):
+    response = client.responses.create(**respond([{"role": "user", "content": "look around"}], "gpt-5.4"))
+    while answers := results(response.output):
+        body = respond(answers, "gpt-5.4", previous_response_id=response.id)
+        response = client.responses.create(**body)
+    assert (response.output_text, len(server.journal), server.violations) == ("Seen.", 6, ())
+
+
+def test_every_event_is_one_that_the_client_knows(client: Any):
+    stream = client.responses.create(**respond([{"role": "user", "content": "x"}], "gpt-5.4"), stream=True)
+    kinds = {type(event).__name__ for event in stream}
+    assert {"ResponseCreatedEvent", "ResponseReasoningSummaryTextDeltaEvent", "ResponseTextDoneEvent",
+            "ResponseFunctionCallArgumentsDoneEvent", "ResponseCompletedEvent"} <= kinds  # fmt: skip
+
+
+def test_a_broken_rule_of_responses_is_raised(server: wire.Server, client: Any):
+    items = [{"type": "function_call_output", "call_id": "c", "output": "x"}]
+    with pytest.raises(openai.BadRequestError, match="No tool call found"):
+        client.responses.create(model="gpt-5.4", input=items)
+    assert [found.rule for found in server.violations] == ["R1"]
+
+
+@pytest.mark.parametrize("settings", [wire.Settings(faults=[wire.ErrorEvent(at=1)])])
+def test_an_error_in_a_stream_of_events_is_its_last(client: Any):
+    last = list(client.responses.create(model="gpt-5.4", input="x", stream=True))[-1]
+    assert (type(last).__name__, last.message) == ("ResponseErrorEvent", "Overloaded")
+
+
+def test_tokens_of_a_response_are_counted(server: wire.Server, client: Any):
+    counted = client.responses.input_tokens.count(model="gpt-5.4", input="x" * 40)
+    assert counted.input_tokens == 10
+
+
+def test_a_stored_response_is_retrieved(client: Any):
+    response = client.responses.create(model="gpt-5.4", input="x")
+    assert client.responses.retrieve(response.id).output_text == response.output_text
+
+
+def test_the_transport_that_keeps_nothing_is_the_same_to_the_client(server: wire.Server):
+    with openai.OpenAI(api_key="k", base_url=f"{server.base_url}/backend-api/codex", max_retries=0) as client:
+        body = respond([{"role": "user", "content": "x"}], "gpt-5.4", instructions="be brief", **STATELESS)
+        events = list(client.responses.create(**body, stream=True))
+    assert (events[-1].response.output_text, server.violations) == ("I look.", ())
+
+
 ERRORS = [
     (400, "BadRequestError"), (401, "AuthenticationError"), (403, "PermissionDeniedError"), (404, "NotFoundError"),
     (409, "ConflictError"), (422, "UnprocessableEntityError"), (429, "RateLimitError"), (500, "InternalServerError"),

@@ -28,6 +28,7 @@ class Flavour:
         usage: Whether usage comes in a stream without being asked for.
         cached_field: Whether the counter of cached tokens is reported, where it is `prompt_tokens_details`.
         reasoning: The field that carries reasoning; `None` hides it.
+        echo: The field of an assistant message in which reasoning may come back; `None` for none.
         opening: What the first chunk says.
         call_id: How ids of calls look: `call`, or nine letters and digits (`nine`).
         id_limit: Longest id of a call that it takes.
@@ -50,6 +51,7 @@ class Flavour:
     usage: Literal["asked", "always"] = "asked"
     cached_field: bool = True
     reasoning: str | None = None
+    echo: str | None = None
     opening: Literal["empty", "null", "filters"] = "empty"
     call_id: Literal["call", "nine"] = "call"
     id_limit: int = 40
@@ -74,6 +76,7 @@ FLAVOURS: Mapping[FlavourName, Flavour] = {
             cache="slots",
             leaves_last=True,
             reasoning="reasoning_content",
+            echo="reasoning_content",
             opening="null",
             empty_arguments=500,
             id_limit=512,
@@ -88,6 +91,7 @@ FLAVOURS: Mapping[FlavourName, Flavour] = {
             unit=16,
             leaves_last=True,
             reasoning="reasoning_content",
+            echo="reasoning_content",
             empty_arguments=500,
             id_limit=512,
         ),
@@ -105,8 +109,23 @@ FLAVOURS: Mapping[FlavourName, Flavour] = {
             truncates=True,
             id_limit=512,
         ),
-        Flavour("openrouter", tolerates=frozenset({"unknown"}), any_model=True, reasoning="reasoning", id_limit=512),
-        Flavour("deepseek", any_model=True, cache="units", unit=64, reasoning="reasoning_content", id_limit=512),
+        Flavour(
+            "openrouter",
+            tolerates=frozenset({"unknown"}),
+            any_model=True,
+            reasoning="reasoning",
+            echo="reasoning_details",
+            id_limit=512,
+        ),
+        Flavour(
+            "deepseek",
+            any_model=True,
+            cache="units",
+            unit=64,
+            reasoning="reasoning_content",
+            echo="reasoning_content",
+            id_limit=512,
+        ),
         Flavour("mistral", any_model=True, cache="none", usage="always", call_id="nine", id_limit=9),
         Flavour("azure", any_model=True, opening="filters"),
     )

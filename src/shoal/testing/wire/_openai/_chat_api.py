@@ -109,7 +109,7 @@ class Chat:
         )
 
     def _shape(self, exchange: Exchange, body: Any) -> None:
-        for found, kind in _chat_rules.shape_violations(body):
+        for found, kind in _chat_rules.shape_violations(body, self._front.flavour.echo):
             code = CODES[kind]
             self._enforce(exchange, [found], code=code)
         if not isinstance(obj(body).get("messages"), list):

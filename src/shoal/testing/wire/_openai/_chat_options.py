@@ -67,10 +67,10 @@ def o9(request: Request) -> Iterator[Violation]:
         most = request.model.max_output
         what = f"This model supports at most {most} completion tokens, whereas you provided {request.budget}."
         yield Violation("O9", "max_completion_tokens", f"max_tokens is too large: {request.budget}. {what}")
-    yield from _metadata(obj(body.get("metadata")))
+    yield from metadata_problems(obj(body.get("metadata")))
 
 
-def _metadata(pairs: Json) -> Iterator[Violation]:
+def metadata_problems(pairs: Json) -> Iterator[Violation]:
     if len(pairs) > PAIRS:
         yield Violation("O9", "metadata", f"Invalid 'metadata': too many properties: {len(pairs)} > {PAIRS}.")
     for key, value in pairs.items():

@@ -19,13 +19,19 @@ FUNCTIONS = 128
 NAME_CHARS = 64
 
 
-def shape_violations(body: Any) -> list[tuple[Violation, str]]:
-    """Return what is wrong with the shape of *body*, each with the problem's kind."""
+def shape_violations(body: Any, echo: str | None) -> list[tuple[Violation, str]]:
+    """Return what is wrong with the shape of *body*, each with the problem's kind.
+
+    Args:
+        body: The JSON that came.
+        echo: A field of assistant messages that OpenAI does not have.
+    """
     if not isinstance(body, dict):
         return [(Violation("schema", "", "The body must be a JSON object."), "type")]
     return [
         (Violation(_rule(problem, obj(body)), bracketed(problem.keys), problem_message(problem)), problem.kind)
         for problem in shape("chat").problems(body)
+        if not (problem.kind == "unknown" and problem.keys[::2] == ("messages", echo))
     ]
 
 

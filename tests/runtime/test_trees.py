@@ -1,0 +1,124 @@
+"""Trees that users start in a swarm: children that come later, budgets, and what is told where they give up."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+from runkit import blueprint, payloads, stage, swarm_of
+
+from shoal.actors import Backoff, ChildSpec, DynamicSupervisor, Supervisor, Worker
+from shoal.errors import RestartsExhausted
+from shoal.providers import Request
+from shoal.runtime import Swarm, agent
+from shoal.testing import ScriptedProvider
+
+pytestmark = pytest.mark.anyio
+
+PLAIN = blueprint(stage(available_tools=()))
+
+
+async def fail() -> None:
+    raise RuntimeError("broken")
+
+
+def hello(request: Request) -> str:
+    return "hello"
+
+
+def defective(request: Request) -> str:
+    raise ZeroDivisionError("a defect")
+
+
+@asynccontextmanager
+async def swarm_with(tree: Supervisor | DynamicSupervisor, script: object = hello) -> AsyncIterator[Swarm]:
+    async with swarm_of(ScriptedProvider(script=script)) as swarm:  # type: ignore[arg-type]
+        await swarm.start(tree)
+        yield swarm
+
+
+async def test_an_agent_that_is_added_to_a_tree_at_run_time_runs_in_its_swarm():
+    tree = Supervisor("team")
+    async with swarm_with(tree) as swarm:
+        await tree.start_child(agent("late", blueprint=PLAIN, task="x"))
+        assert (await swarm.runs()[0].result()).output == "hello"
+
+
+async def test_agents_may_be_the_children_of_a_dynamic_supervisor():
+    tree = DynamicSupervisor("team")
+    async with swarm_with(tree) as swarm:
+        for number in range(3):
+            await tree.start_child(agent(f"agent-{number}", blueprint=PLAIN, task="x"))
+        assert [(await run.result()).status for run in swarm.runs()] == ["complete"] * 3
+
+
+async def test_what_an_agent_was_in_the_middle_of_ends_where_it_is_started_afresh():
+    spec = agent("one", blueprint=PLAIN, task="x", resume="fresh", max_restarts=1, within_s=60.0)
+    async with swarm_with(Supervisor("team", children=[spec]), defective) as swarm:
+        await anyio.sleep(1)
+        first, second = swarm.runs()
+        assert (first.status, second.status) == ("cancelled", "running")
+        [ended] = payloads(list(swarm.journal.read(first.run_id)), "RunEnded")
+        assert ended.reason == "it crashed, and its supervisor started the agent afresh"
+
+
+async def test_an_agent_that_spent_a_budget_of_its_own_ends_alone():
+    spec = agent("one", blueprint=PLAIN, task="x", max_restarts=0, within_s=60.0)
+    tree = Supervisor("team", children=[spec, Worker("other", anyio.sleep_forever)])
+    async with swarm_with(tree, defective) as swarm:
+        await anyio.sleep(1)
+        assert [(child.state, child.restarts) for child in tree.children()] == [("gave_up", 0), ("running", 0)]
+        assert swarm.healthy
+
+
+async def test_an_agent_waits_between_its_restarts_as_its_tree_says():
+    tree = Supervisor(
+        "team",
+        max_restarts=9,
+        within_s=60.0,
+        backoff=Backoff(initial=10.0, jitter=0.0),
+        children=[agent("one", blueprint=PLAIN, task="x")],
+    )
+    async with swarm_with(tree, defective):
+        await anyio.sleep(5)
+        [child] = tree.children()
+        assert (child.state, child.retry_in_s) == ("restarting", pytest.approx(5, abs=0.5))
+
+
+async def test_a_nested_supervisor_that_gives_up_carries_its_history_out_of_the_swarm():
+    inner = Supervisor("inner", max_restarts=1, children=[Worker("w", fail)])
+    with pytest.raises(RestartsExhausted) as gave_up:
+        async with swarm_with(Supervisor("outer", max_restarts=0, children=[inner])):
+            await anyio.sleep_forever()
+    assert [event.kind for event in gave_up.value.history if event.error] == ["exited", "gave_up"]
+    below = gave_up.value.__cause__
+    assert isinstance(below, RestartsExhausted)
+    assert [event.child for event in below.history if event.kind == "exited"] == ["w", "w"]
+    assert isinstance(below.__cause__, RuntimeError)
+
+
+async def test_a_nested_supervisor_that_gives_up_where_it_is_transient_ends_for_good():
+    inner = Supervisor("inner", max_restarts=0, children=[Worker("w", fail)])
+    outer = Supervisor("outer", children=[ChildSpec("inner", inner, restart="transient")])
+    async with swarm_with(outer) as swarm:
+        await anyio.sleep(1)
+        assert (inner.status, outer.status, swarm.healthy) == ("gave_up", "running", True)
+
+
+async def test_a_swarm_whose_own_root_gives_up_says_so_and_never_looks_alive():
+    with pytest.raises(RestartsExhausted) as gave_up:  # noqa: PT012 - leaving the block raises
+        async with swarm_of(ScriptedProvider(), services={"doomed": fail}) as swarm:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                assert not swarm.healthy
+    assert gave_up.value.child == "services"
+
+
+async def test_the_swarm_draws_a_tree_that_was_started_in_it():
+    async with swarm_with(Supervisor("team", children=[Worker("w", anyio.sleep_forever)])) as swarm:
+        drawn = swarm.tree.render().splitlines()
+    [line] = [number for number, text in enumerate(drawn) if "team  supervisor  temporary  running" in text]
+    assert "w  worker  permanent  running" in drawn[line + 1]
