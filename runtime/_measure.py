@@ -45,8 +45,15 @@ def framing(prompt: Prompt) -> int:
     return FRAMING_TOKENS * sum([len(segment.messages) for segment in prompt.messages])
 
 
-async def measure(live: Live, serving: Serving, request: Request, size: Size) -> int:
+async def measure(live: Live, serving: Serving, request: Request, size: Size, *, job: int = 0) -> int:
     """Have the provider count *request* where estimate and reply reach half the window; learn from the count.
+
+    Args:
+        live: The run.
+        serving: Who is to serve it.
+        request: The request.
+        size: What it is estimated at.
+        job: Id of the lane job that asks; 0 for none.
 
     Returns:
         By how many tokens it and its reply pass the window, as counted; 0 where it may be sent. A provider that cannot
@@ -61,5 +68,5 @@ async def measure(live: Live, serving: Serving, request: Request, size: Size) ->
         return 0  # whatever is wrong with the provider, the request itself will meet it, with retries and a fallback
     if counted.how == ESTIMATE or live.over:
         return 0
-    live.emit(TokensMeasured(request.model, counted.tokens, counted.how, size.regions, size.base))
+    live.emit(TokensMeasured(request.model, counted.tokens, counted.how, size.regions, size.base, job))
     return max(0, counted.tokens + request.max_tokens - window)

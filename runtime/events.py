@@ -429,6 +429,7 @@ class TokensMeasured(msgspec.Struct, frozen=True, gc=False, array_like=True):
         how: Who counted: `vendor`, `server`, or `tiktoken:ENCODING`.
         estimated: What its regions were estimated at, uncorrected.
         base: Estimate of what is in no region: tool schemas and framing.
+        job: Id of the lane job it belongs to; 0 for none.
     """
 
     model: str
@@ -436,6 +437,7 @@ class TokensMeasured(msgspec.Struct, frozen=True, gc=False, array_like=True):
     how: str
     estimated: int
     base: int = 0
+    job: int = 0
 
 
 # --- tools and people

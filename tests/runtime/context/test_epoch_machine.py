@@ -27,6 +27,7 @@ REGIONS = (
     Region("todos", kind="checklist", max_tokens=40),
     Region("mail", kind="sliding_window", max_tokens=40, max_items=3),
     Region("plan", max_tokens=30, placement="tail"),
+    Region("stage_instructions", kind="pinned", max_tokens=40),
     Region("conversation", kind="sliding_window", max_tokens=120, max_items=8, strategy="bulk", overflow=4),
 )
 WRITABLE = st.sampled_from(["rules", "notes", "log", "facts", "mail", "plan"])
@@ -54,6 +55,14 @@ def bounds(prompt: Prompt) -> dict[bytes, Bound]:
             last = message.state.data
         seen.append(msgspec.structs.replace(message, state=None).digest)
     return {**made, b"": (tuple(seen), last)}
+
+
+def of(prompt: Prompt, owner: str) -> list[Message]:
+    return [message for segment in prompt.messages if segment.owner == owner for message in segment.messages]
+
+
+def said_of(prompt: Prompt, owner: str) -> list[str]:
+    return [message.text for message in of(prompt, owner)]
 
 
 class Life(RuleBasedStateMachine):
@@ -132,6 +141,18 @@ class Life(RuleBasedStateMachine):
                 assert now[1] in (None, self.bound[thought][1])
         self.before, self.next = prompt, bounds(prompt)[b""]
         assert prompt.tokens == sum(part.tokens for part in prompt.parts)
+        self.check_shown(prompt)
+
+    def check_shown(self, prompt: Prompt) -> None:
+        """The model knows what the window holds, and is shown no message that went."""
+        for name in ("mail", "conversation"):
+            shown = [msgspec.structs.replace(m, state=None).digest for m in of(prompt, name)]
+            held = [msgspec.structs.replace(entry.message, state=None).digest for entry in self.held.entries(name)]
+            assert shown == held
+        for name in ("rules", "notes", "plan"):
+            newest = ([block.text for block in prompt.system if block.owner == name] + said_of(prompt, name))[-1:]
+            texts = "\n\n".join(self.held.texts(name))
+            assert "".join(newest).partition("\n")[2] in (texts, texts or "(empty)")
 
     def teardown(self) -> None:
         if hasattr(self, "held"):
