@@ -144,7 +144,9 @@ def _behind_the_edit(epoch: Epoch, window: Window, fresh: Prompt) -> tuple[int, 
     tokens = sum([entry.tokens for entry in behind])
     if kept < offset:
         return 0, sum([part.tokens for part in fresh.parts if part.section in ("messages", "tail")])
-    return behind[0].entry_id if behind else window.states[CONVERSATION].next_id, tokens
+    # A summary stands in front of entries with lower ids.
+    ids = [entry.entry_id for entry in behind]
+    return min(ids, default=window.states[CONVERSATION].next_id), tokens
 
 
 def _same(before: tuple[Block, ...], after: tuple[Block, ...]) -> int:

@@ -136,6 +136,11 @@ class Epoch:
                 self._lost(change.region, change.entry_ids, "release")
             case ContextCompacted():
                 self._lost(change.region, change.entry_ids, "compaction")
+                told = self.told.get(change.region)
+                if told is not None and change.into == change.region:  # the summary goes in front of what was sent
+                    told.rewritten = True
+                    if told.section == "messages":
+                        self._break("compaction")
             case EntryWritten() | SeedRefreshed():
                 told = self.told.get(change.region)
                 stands = told is not None and told.section == "messages"
