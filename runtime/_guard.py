@@ -15,12 +15,15 @@ from shoal.runtime._ask import Standing, overflow
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
 from shoal.runtime._measure import Size, measure, size_of
+from shoal.runtime._scripting import frees, kept_renders, render
 from shoal.runtime._side import order_summaries, wait_for_summaries
 from shoal.runtime.context import (
+    CONVERSATION,
     Order,
     Part,
     Prompt,
     PromptChange,
+    PromptEpoch,
     Ways,
     assemble,
     estimate,
@@ -73,6 +76,7 @@ async def fitting(live: Live, serving: Serving, question: Question | None) -> Se
     Raises:
         ContextOverflow: It does not fit, whatever goes.
     """
+    await render(live)
     await relieve(live, serving)
     for last in (False, True):
         sending = _prepared(live, serving, question)
@@ -101,9 +105,11 @@ async def relieve(live: Live, serving: Serving, *, over_tokens: int = 0) -> None
         need = max(_pressure(live, serving), over_tokens)
         if need <= 0:
             return
-        ratio = live.state.now_calibration.ratio
-        changes, orders = live.state.view.plan_pressure(max(1, round(need / ratio)), waited=waited)
+        estimated = max(1, round(need / live.state.now_calibration.ratio))
+        freed = await frees(live, live.state.view.pressure_calls(estimated))
+        changes, orders = live.state.view.plan_pressure(estimated, waited=waited, frees=freed)
         live.change((change, None) for change in changes)
+        await render(live)
         if not orders:
             return
         over_tokens = 0
@@ -124,8 +130,12 @@ def _pressure(live: Live, serving: Serving) -> int:
     state = live.state
     most = mark(live, serving)
     said = 0 if state.epoch is None else state.epoch.amended
-    # The cheap sum first: most turns are far from the mark, and a prompt is made later in any case.
-    if round((state.view_tokens + said) * state.now_calibration.ratio) + state.stage.offered.tokens < most // 2:
+    # The cheap sum first: most turns are far from the mark, and a prompt is made later in any case. What a script shows
+    # may be more than its region holds.
+    if (
+        not state.view.scripted
+        and round((state.view_tokens + said) * state.now_calibration.ratio) + state.stage.offered.tokens < most // 2
+    ):
         return 0
     tokens = planned_tokens(state.epoch, state.view, state.stage.offered, outgoing(live, serving))
     base = size_of(state.prompt()).base
@@ -141,7 +151,7 @@ def outgoing(live: Live, serving: Serving) -> tuple[PromptChange, ...]:
     Where the window is nearly full, what was said again at the end gives way first: a new epoch says it once.
     """
     profile, state = serving.profile, live.state
-    if not profile.append_only:
+    if not in_epochs(live, serving):
         return ()
     offered = state.stage.offered
     base = size_of(state.prompt()).base
@@ -152,11 +162,17 @@ def outgoing(live: Live, serving: Serving) -> tuple[PromptChange, ...]:
 
 def prompt_of(live: Live, serving: Serving) -> Prompt:
     """Return what the stage's next request shows, after journaling how it goes on from the one before."""
-    if not serving.profile.append_only:
+    if not in_epochs(live, serving):
         return assemble(live.state.view, live.state.stage.offered)
     for change in outgoing(live, serving):
-        live.emit(change)
+        starts = isinstance(change, PromptEpoch)
+        live.emit(msgspec.structs.replace(change, renders=kept_renders(live)) if starts else change)
     return live.state.prompt()
+
+
+def in_epochs(live: Live, serving: Serving) -> bool:
+    """Say whether what was sent must not change: a script that shows the conversation brings no thinking back."""
+    return serving.profile.append_only and live.state.view.layout.regions[CONVERSATION].kind == "sliding_window"
 
 
 def _prepared(live: Live, serving: Serving, question: Question | None) -> Sending:

@@ -15,24 +15,30 @@ from shoal.runtime._guard import Question, Sending, fitting
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
 from shoal.runtime._measure import framing
+from shoal.runtime._scripting import draft_of, frees, kept_renders, vetted
 from shoal.runtime._side import write
 from shoal.runtime._state import calls_of
-from shoal.runtime.context import CONVERSATION, Draft, estimate
+from shoal.runtime.context import CONVERSATION, Draft
 from shoal.runtime.events import InferenceCompleted, InferenceFailed, InferenceStarted, ModelChanged
 
 
 async def infer(live: Live) -> None:
     """Ask the model for the stage's next turn, and journal what comes of it."""
-    deliver_mail(live)
+    await deliver_mail(live)
     answered = await _answer(live, None)
     if answered is None:
         return
-    seq, payload, completed = answered
+    payload, completed = answered
+    said = await vetted(live, CONVERSATION, _turn(payload, completed, 0))
+    seq = live.emit(payload)
     if payload.text or payload.calls:
-        message = Message(
-            "assistant", (payload.text,) if payload.text else (), calls_of(seq, payload), state=completed.reply.state
-        )
-        write(live, CONVERSATION, Draft("assistant_turn", message, max(1, estimate(message)), seq))
+        write(live, CONVERSATION, _turn(payload, completed, seq), said=said)
+
+
+def _turn(payload: InferenceCompleted, completed: Completed, seq: int) -> Draft:
+    texts = (payload.text,) if payload.text else ()
+    message = Message("assistant", texts, calls_of(seq, payload), state=completed.reply.state)
+    return draft_of(message, "assistant_turn", seq)
 
 
 async def route(live: Live, edges: Sequence[Edge]) -> None:
@@ -44,11 +50,13 @@ async def route(live: Live, edges: Sequence[Edge]) -> None:
     asked = stage.transition_prompt or "This stage is done. Which of these comes next?"
     text = f"{asked}\n" + "\n".join(lines) + "\nAnswer with one name from this list and nothing else."
     choices = {edge.target: edge.hint or "" for edge in edges}
-    await _answer(live, Question(Text.of(text), choices))
+    answered = await _answer(live, Question(Text.of(text), choices))
+    if answered is not None:
+        live.emit(answered[0])
 
 
-async def _answer(live: Live, question: Question | None) -> tuple[int, InferenceCompleted, Completed] | None:
-    """Send the stage's request, with *question* behind it, and journal the reply; `None` where there is none."""
+async def _answer(live: Live, question: Question | None) -> tuple[InferenceCompleted, Completed] | None:
+    """Send the stage's request, with *question* behind it, and return the reply; `None` where there is none."""
     serving = live.serving()
     purpose: Purpose = "stage" if question is None else "routing"
     try:
@@ -60,17 +68,19 @@ async def _answer(live: Live, question: Question | None) -> tuple[int, Inference
     if completed is None:
         return None
     payload = completion(completed, purpose, started, serving, sending.prompt.parts, framing(sending.prompt))
-    return live.emit(payload), payload, completed
+    return payload, completed
 
 
-def deliver_mail(live: Live) -> None:
+async def deliver_mail(live: Live) -> None:
     """Put mail that waits into the window, where the stage takes it."""
     if not live.state.inbox or not live.state.stage.stage.accepts_messages:
         return
     for seq, mail in tuple(live.state.inbox):
         region = mail.region if mail.region in live.state.view.states else None
         message = Message("user", (mail.text,))
-        write(live, region or CONVERSATION, Draft("user_message", message, max(1, estimate(message)), seq))
+        draft = draft_of(message, "user_message", seq)
+        said = await vetted(live, region or CONVERSATION, draft)
+        write(live, region or CONVERSATION, draft, said=said)
 
 
 # --- sending
@@ -94,6 +104,7 @@ async def _asked(live: Live, sending: Sending, purpose: Purpose) -> tuple[Comple
             0,
             sending.size.regions,
             sending.size.base,
+            kept_renders(live),
             sending.wanted if sending.wanted > sending.request.max_tokens else 0,
         )
     )
@@ -102,11 +113,11 @@ async def _asked(live: Live, sending: Sending, purpose: Purpose) -> tuple[Comple
     except ProviderError as error:
         if live.over:
             raise
-        _failed(live, serving, purpose, started, error)
+        await _failed(live, serving, purpose, started, error)
         return None, started
 
 
-def _failed(live: Live, serving: Serving, purpose: Purpose, started: int, error: ProviderError) -> None:
+async def _failed(live: Live, serving: Serving, purpose: Purpose, started: int, error: ProviderError) -> None:
     name = type(error).__name__
     live.emit(InferenceFailed(purpose, started, name, str(error), error.retryable))
     if name == "ContextOverflow":
@@ -114,7 +125,9 @@ def _failed(live: Live, serving: Serving, purpose: Purpose, started: int, error:
     following = _next_candidate(live, serving)
     if following is not None:
         window = following.profile.window_tokens
-        changes = live.state.view.plan_layout(live.state.stage.layout, following.model, window)
+        layout = live.state.stage.layout
+        freed = await frees(live, live.state.view.layout_calls(layout, window))
+        changes = live.state.view.plan_layout(layout, following.model, window, frees=freed)
         live.change((change, None) for change in changes)
         live.emit(ModelChanged(following.provider.name, following.model, window, name))
 

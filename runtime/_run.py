@@ -222,19 +222,19 @@ async def perform(live: Live, action: Action) -> bool:
         case Route(edges):
             await route(live, edges)
         case Ask():
-            ask_again(live, action)
+            await ask_again(live, action)
         case Hold():
-            hold(live, action)
+            await hold(live, action)
         case Leave():
-            leave(live, action)
+            await leave(live, action)
         case AskPoint(point, edit):
-            ask_point(live, point, edit=edit)
+            await ask_point(live, point, edit=edit)
         case Direct(answer, text):
-            direct(live, answer, text)
+            await direct(live, answer, text)
         case Hear(point):
-            hear(live, point)
+            await hear(live, point)
         case EnterNext(target):
-            enter_next(live, target)
+            await enter_next(live, target)
         case WaitForJobs():
             await live.next_settled()
         case Pause(reason, remedy, numbers):

@@ -20,9 +20,21 @@ from shoal.runtime._host import Serving
 from shoal.runtime._lanes import Job, JobFailed
 from shoal.runtime._live import Live
 from shoal.runtime._measure import FRAMING_TOKENS, Size, measure
+from shoal.runtime._scripting import vetted_blocks
 from shoal.runtime._seeds import resolve_seeds
 from shoal.runtime._sources import repeatable, sources_of
-from shoal.runtime.context import OVERHEAD, Draft, Entry, Order, Part, Plan, estimate, estimate_text
+from shoal.runtime.context import (
+    NOTHING_SAID,
+    OVERHEAD,
+    Draft,
+    Entry,
+    Order,
+    Part,
+    Plan,
+    Said,
+    estimate,
+    estimate_text,
+)
 from shoal.runtime.events import (
     InferenceFailed,
     InferenceStarted,
@@ -76,9 +88,12 @@ def order_summaries(live: Live, orders: Iterable[Order]) -> None:
             submit_job(live, job)
 
 
-def write(live: Live, region: str, draft: Draft, *, joins: bool = False) -> Plan:
-    """Plan a write that waits for nothing, carry it out, order the summaries it asks for, and return the plan."""
-    plan = live.write(region, draft, joins=joins)
+def write(live: Live, region: str, draft: Draft, *, joins: bool = False, said: Said = NOTHING_SAID) -> Plan:
+    """Plan a write that waits for nothing, carry it out, order the summaries it asks for, and return the plan.
+
+    *said* is what the script of a custom region said of it; see `shoal.runtime._scripting.vetted`.
+    """
+    plan = live.write(region, draft, joins=joins, said=said)
     order_summaries(live, plan.orders)
     return plan
 
@@ -263,7 +278,10 @@ async def _refreshed(live: Live, job_id: int, started: LaneStarted, settings: La
         raise JobFailed("refused", str(refused), final=True) from refused
     if not _wanted(live, job_id):
         return
-    changes = live.state.view.plan_refresh(resolved.region, resolved.form, resolved.blocks, resolved.notes)
+    blocks, keys = await vetted_blocks(live, resolved.region, resolved.blocks)
+    if not _wanted(live, job_id):
+        return
+    changes = live.state.view.plan_refresh(resolved.region, resolved.form, blocks, resolved.notes, keys)
     if not changes and not all(block.ok for block in resolved.blocks):
         raise JobFailed("failed", "; ".join(resolved.notes), final=True)
     live.change(changes)

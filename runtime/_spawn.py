@@ -14,7 +14,9 @@ from shoal.providers import Message, Text
 from shoal.runtime._edges import enter
 from shoal.runtime._host import Host
 from shoal.runtime._live import Live
+from shoal.runtime._own_scripts import own_scripts
 from shoal.runtime._program import Program
+from shoal.runtime._scripting import vetted_blocks
 from shoal.runtime._seeds import Resolved, check_callers, fitted, resolve_seeds
 from shoal.runtime._sources import Moment, sources
 from shoal.runtime._state import RunState
@@ -22,6 +24,7 @@ from shoal.runtime._tooling import tool_context
 from shoal.runtime._unbuilt import refuse_unbuilt
 from shoal.runtime.context import Draft, SeedResolved, items_of, resolve
 from shoal.runtime.events import Event, RunSpawned, ToolSource
+from shoal.runtime.scripts import Script
 
 
 @final
@@ -47,6 +50,10 @@ class Birth:
         model: Model that replaces every stage's; `None` for none.
         output_dir: Folder that listings leave out; `None` for none.
         trace: `traceparent` of the span that was current; `None` for none.
+        detached: It outlives its parent.
+        output_format: How its answer is to be written; `None` for what its blueprint says.
+        output_instructions: What its answer is to look like; `None` for what its blueprint says.
+        output_schema: JSON schema of its answer, as JSON source; `None` for what its blueprint says.
     """
 
     run_id: str
@@ -66,6 +73,39 @@ class Birth:
     model: str | None = None
     output_dir: Path | None = None
     trace: str | None = None
+    detached: bool = False
+    output_format: str | None = None
+    output_instructions: str | None = None
+    output_schema: str | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Born:
+    """A run that has been checked and seeded, and of which nothing is journaled yet.
+
+    Args:
+        state: What its first events add up to.
+        events: Its first events, in order.
+        scripts: Scripts that its seeds ran, by digest.
+    """
+
+    state: RunState
+    events: tuple[Event, ...]
+    scripts: Mapping[str, str]
+
+    def write(self, host: Host) -> None:
+        """Append its first events; they are durable after the journal's next barrier.
+
+        Raises:
+            JournalFailed: The journal cannot be written.
+        """
+        program = self.state.program
+        host.journal.define(program.digest, program.definition)
+        for digest, source in self.scripts.items():
+            host.journal.define(digest, source.encode())
+        for event in self.events:
+            host.journal.append(event)
 
 
 async def give_birth(host: Host, birth: Birth, announce: Callable[[], object] | None = None) -> RunState:
@@ -79,6 +119,20 @@ async def give_birth(host: Host, birth: Birth, announce: Callable[[], object] | 
     Raises:
         SpawnRefused, NotBuiltYet: It cannot run; nothing was journaled.
         JournalFailed: The journal cannot be written.
+    """
+    born = await conceive(host, birth)
+    if announce is not None:
+        announce()
+    born.write(host)
+    await host.journal.barrier()
+    return born.state
+
+
+async def conceive(host: Host, birth: Birth) -> Born:
+    """Check and seed a run; nothing is journaled.
+
+    Raises:
+        SpawnRefused, NotBuiltYet: It cannot run.
     """
     program = birth.program
     refuse_unbuilt(program.blueprint)
@@ -98,6 +152,7 @@ async def give_birth(host: Host, birth: Birth, announce: Callable[[], object] | 
         birth.root or birth.run_id,
         birth.depth,
         item=birth.item,
+        detached=birth.detached,
         unattended=birth.unattended,
         key=birth.key,
         stage=birth.stage,
@@ -107,23 +162,19 @@ async def give_birth(host: Host, birth: Birth, announce: Callable[[], object] | 
         model=birth.model,
         children_deeper=birth.deeper,
         output_dir=None if birth.output_dir is None else str(birth.output_dir),
+        output_format=birth.output_format,
+        output_instructions=birth.output_instructions,
+        output_schema=birth.output_schema,
     )
     entry = birth.stage or program.blueprint.entry
+    scripts = dict(await own_scripts(program.blueprint, host.sandbox, host.threads))
     resolved = await _seeded(host, birth, spawned, entry)
-    scripts = {seed.script.path: seed.script for seed in resolved if seed.script is not None}
+    scripts |= {seed.script.path: seed.script for seed in resolved if seed.script is not None}
     spawned = msgspec.structs.replace(spawned, scripts=tuple((path, script.digest) for path, script in scripts.items()))
     state = RunState(birth.run_id, program)
     # Worked out on a state of its own first: what is refused here leaves no trace in the journal.
-    events = _first_events(host, state, spawned, entry, resolved)
-    if announce is not None:
-        announce()
-    host.journal.define(program.digest, program.definition)
-    for script in scripts.values():
-        host.journal.define(script.digest, script.source.encode())
-    for event in events:
-        host.journal.append(event)
-    await host.journal.barrier()
-    return state
+    events = await _first_events(host, state, spawned, entry, resolved, scripts)
+    return Born(state, tuple(events), {script.digest: script.source for script in scripts.values()})
 
 
 async def _seeded(host: Host, birth: Birth, spawned: RunSpawned, entry: str) -> tuple[Resolved, ...]:
@@ -168,29 +219,35 @@ class _Drafting:
         self.events.append(event)
 
 
-def _first_events(
-    host: Host, state: RunState, spawned: RunSpawned, stage: str, resolved: tuple[Resolved, ...]
+async def _first_events(
+    host: Host,
+    state: RunState,
+    spawned: RunSpawned,
+    stage: str,
+    resolved: tuple[Resolved, ...],
+    scripts: Mapping[str, Script],
 ) -> list[Event]:
     first = Event(state.run_id, 1, host.clock.unix(), spawned)
     state.apply(first)
     drafting = _Drafting()
-    live = Live(state, host, journal=drafting)
+    live = Live(state, host, journal=drafting, scripts=scripts)
     program = state.program.stages[stage]
-    enter(live, stage, host.serving(program.model, spawned.model)[0])
+    await enter(live, stage, host.serving(program.model, spawned.model)[0])
     for seed in resolved:
-        _sow(live, seed)
+        await _sow(live, seed)
     return [first, *drafting.events]
 
 
-def _sow(live: Live, resolved: Resolved) -> None:
+async def _sow(live: Live, resolved: Resolved) -> None:
     region = live.state.view.states[resolved.region]
     caller = resolved.form == "caller"
     if region.region.kind == "checklist":
         _sow_items(live, resolved, "framework" if caller else "seed")
         return
     room = region.limits.budget - region.instruction_tokens
-    fitting = fitted(resolved, room, refuses=caller)
-    live.emit(SeedResolved(resolved.region, resolved.form, fitting.blocks, fitting.notes))
+    blocks, keys = await vetted_blocks(live, resolved.region, resolved.blocks)
+    fitting = fitted(msgspec.structs.replace(resolved, blocks=blocks), room, refuses=caller)
+    live.emit(SeedResolved(resolved.region, resolved.form, fitting.blocks, fitting.notes, keys))
 
 
 def _sow_items(live: Live, resolved: Resolved, writer: Literal["framework", "seed"]) -> None:

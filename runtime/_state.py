@@ -16,8 +16,10 @@ import msgspec
 from shoal.blueprints import tool_name
 from shoal.errors import DefinitionMissing
 from shoal.providers import EMPTY, Message, ProviderState, Text, ToolCall, Usage
+from shoal.runtime._output_spec import OutputAsked
 from shoal.runtime._program import Program, StageProgram
 from shoal.runtime.context import (
+    CONVERSATION,
     WHOLE,
     Calibration,
     ContextCompacted,
@@ -35,6 +37,7 @@ from shoal.runtime.context import (
     SeedResolved,
     Window,
     assemble,
+    load_rendering,
     materialise,
 )
 from shoal.runtime.events import (
@@ -70,7 +73,7 @@ from shoal.runtime.events import (
     ToolCallStarted,
     TransitionChosen,
 )
-from shoal.runtime.tools import shown_name
+from shoal.runtime.tools import AGENT_WAIT, shown_name
 
 Phase: TypeAlias = Literal["running", "paused", "ended"]
 
@@ -87,7 +90,7 @@ class Turn:
         reply: The reply.
     """
 
-    __slots__ = ("answered", "answers", "asked", "calls", "reply", "results", "seq", "started", "written")
+    __slots__ = ("answered", "answers", "asked", "calls", "reply", "results", "seq", "started", "waiting", "written")
 
     def __init__(self, seq: int, reply: InferenceCompleted) -> None:
         self.seq = seq
@@ -103,13 +106,15 @@ class Turn:
         """Seq of the question that a call waits for, by call."""
         self.answers: dict[int, QuestionAnswered] = {}
         """What a person said to a call's question, by call."""
+        self.waiting: dict[int, str] = {}
+        """The run whose end a call waits for, by call."""
 
     @property
     def open_calls(self) -> tuple[int, ...]:
         """Numbers of the calls without a result, in call order."""
         return tuple(index for index in range(len(self.calls)) if index not in self.results)
 
-    def parked(self, index: int) -> bool:
+    def asking(self, index: int) -> bool:
         """Say whether call *index* waits for a person."""
         return index in self.asked and index not in self.answers
 
@@ -126,6 +131,11 @@ class Child(msgspec.Struct, frozen=True):
     spawned: ChildSpawned
     ended: ChildEnded | None = None
     ended_seq: int = 0
+
+    @property
+    def open(self) -> bool:
+        """It has not ended, and its parent's end would end it."""
+        return self.ended is None and not self.spawned.detached
 
     @property
     def heading(self) -> str:
@@ -218,11 +228,13 @@ class RunState:
     Args:
         run_id: The run.
         program: What it is made of.
+        definition: Returns what the journal holds under a digest; `None` where scripts' renderings are not needed.
     """
 
-    def __init__(self, run_id: str, program: Program) -> None:
+    def __init__(self, run_id: str, program: Program, *, definition: Callable[[str], bytes] | None = None) -> None:
         self.run_id = run_id
         self.program = program
+        self._definition = definition
         self.seq = 0
         self.phase: Phase = "running"
         self.spawned: RunSpawned | None = None
@@ -232,6 +244,7 @@ class RunState:
         self.window: Window | None = None
         self.serving: tuple[str, str, int] = ("", "", 0)
         """Provider, model and window of the stage."""
+        self._stage: StageProgram | None = None
         self.visits: dict[str, int] = {}
         self.visit: Visit | None = None
         self.leaving: TransitionChosen | None = None
@@ -264,6 +277,8 @@ class RunState:
         """How many epochs there were."""
         self.asked = (0, 0)
         """Estimates of the newest request of the stage: its regions, and what is in none."""
+        self.renders: Mapping[str, str] = {}
+        """What scripts rendered of custom regions for the newest request: digests by region."""
         self.restarts: list[tuple[int, str]] = []
         """Seq and error of each restart since the run last got on."""
         self._recent: dict[int, Payload] = {}
@@ -278,8 +293,8 @@ class RunState:
     @property
     def stage(self) -> StageProgram:
         """The stage that the run is in."""
-        assert self.visit is not None  # a run is entered with its first event
-        return self.program.seen(self.visit.stage, unattended=self.made_by.unattended)
+        assert self._stage is not None  # a run is entered with its first event
+        return self._stage
 
     @property
     def view(self) -> Window:
@@ -313,6 +328,13 @@ class RunState:
         if self.epoch is not None:
             return self.epoch.prompt(self.view)
         return assemble(self.view, self.stage.offered)
+
+    def parked(self, index: int) -> bool:
+        """Say whether call *index* of the newest reply waits for a person, or for the end of a child."""
+        turn = self.turn
+        assert turn is not None  # a call stands in a reply
+        child = self.children.get(turn.waiting.get(index, ""))
+        return turn.asking(index) or (child is not None and child.ended is None)
 
     def busy_regions(self) -> frozenset[str]:
         """Regions whose summary is being made."""
@@ -416,6 +438,9 @@ class RunState:
         self.window.ratio = self.now_calibration.ratio
         self.visits[payload.stage] = payload.visit
         self.visit = Visit(payload.stage, payload.visit, event.seq)
+        made = self.made_by
+        asked = OutputAsked(made.output_format, made.output_instructions, made.output_schema)
+        self._stage = self.program.seen(payload.stage, unattended=made.unattended, asked=asked)
         self.turn = self.routing = self.failure = self.leaving = None
 
     def on_change_model(self, event: Event, payload: ModelChanged) -> None:
@@ -427,6 +452,8 @@ class RunState:
     def _serve(self, provider: str, model: str, window_tokens: int) -> None:
         if self.serving[:2] != (provider, model):
             self.epoch = None  # nothing was sent to that one yet, and another one's thinking is not sent to it
+        if self.view.layout.regions[CONVERSATION].kind == "custom":
+            self.epoch = None  # what a script shows of the conversation brings no thinking back
         self.serving = (provider, model, window_tokens)
 
     def on_leave(self, event: Event, payload: StageLeft) -> None:
@@ -445,6 +472,9 @@ class RunState:
         self.leaving = payload
 
     def on_epoch(self, event: Event, payload: PromptEpoch) -> None:
+        if self._definition is not None:
+            for region, digest in payload.renders:
+                self.view.show(region, load_rendering(self._definition(digest)))
         self.epoch = Epoch(self.view, self.stage.offered, payload, self.epoch)
         self.epochs += 1
 
@@ -455,6 +485,8 @@ class RunState:
     def on_started(self, event: Event, payload: InferenceStarted) -> None:
         if self.epoch is not None and payload.purpose in ("stage", "routing"):
             self.epoch.sent(self.view)
+        if payload.purpose in ("stage", "routing"):
+            self.renders = dict(payload.renders)
         if payload.purpose != "stage":
             return
         # What the request shows is in the window; entries to come refer to events to come, and to held mail.
@@ -506,8 +538,12 @@ class RunState:
             self.view.ratio = self.calibration[model].ratio
 
     def on_call_started(self, event: Event, payload: ToolCallStarted) -> None:
-        if self.turn is not None and payload.source == self.turn.seq:
-            self.turn.started.add(payload.index)
+        turn = self.turn
+        if turn is not None and payload.source == turn.seq:
+            turn.started.add(payload.index)
+            call = turn.calls[payload.index]
+            if call.name == AGENT_WAIT:
+                turn.waiting[payload.index] = str(argument(call.arguments, "agent_id"))
 
     def on_call_completed(self, event: Event, payload: ToolCallCompleted) -> None:
         self._recent[event.seq] = payload
@@ -577,6 +613,9 @@ class RunState:
 
     def on_child_spawned(self, event: Event, payload: ChildSpawned) -> None:
         self.children[payload.child] = Child(payload)
+        turn = self.turn
+        if payload.waited and payload.item is None and turn is not None and payload.source == turn.seq:
+            turn.waiting[payload.index] = payload.child
         if self.visit is not None:
             self.visit.children += 1
 
@@ -656,6 +695,7 @@ class RunState:
             "cost": self.cost,
             "calibration": dict(self.calibration),
             "epoch": (self.epochs, None if self.epoch is None else self.epoch.dump(self.view)),
+            "renders": dict(self.renders),
             "restarts": list(self.restarts),
             "ended": self.ended,
         }
@@ -704,9 +744,19 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
 }
 
 
-def fold(run_id: str, program: Program, events: Iterable[Event]) -> RunState:
-    """Return the state that *events* (all of a run, oldest first) add up to."""
-    state = RunState(run_id, program)
+def fold(
+    run_id: str, program: Program, events: Iterable[Event], *, definition: Callable[[str], bytes] | None = None
+) -> RunState:
+    """Return the state that *events* (all of a run, oldest first) add up to.
+
+    Args:
+        run_id: The run.
+        program: What it is made of.
+        events: Its events.
+        definition: Returns what the journal holds under a digest; without it, nobody may ask for the prompt of a run
+            whose scripts rendered something.
+    """
+    state = RunState(run_id, program, definition=definition)
     for event in events:
         state.apply(event)
     return state

@@ -54,7 +54,6 @@ def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
 
 def _region(path: str, region: Region) -> Iterator[str]:
     used = {
-        "kind": region.kind == "custom",
         "accepts": region.accepts is not None,
         "max_stored": region.max_stored is not None,
     }
@@ -67,7 +66,6 @@ def _stage(path: str, stage: Stage) -> Iterator[str]:
     used = {
         "available_connectors": bool(stage.available_connectors),
         "output_routing": bool(stage.output_routing),
-        "requires_children": stage.requires_children,
         "hooks": bool(stage.hooks),
         "context.mode": stage.context.mode == "fresh",
         "context.observations": stage.context.observations is not None,

@@ -70,6 +70,9 @@ class RunSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
         model: Model that replaces every stage's, as `provider:model`; `None` for none.
         children_deeper: How many levels of children may stand below it.
         output_dir: Where the front door writes its report; listings leave it out.
+        output_format: How its answer is to be written; `None` for what its blueprint says.
+        output_instructions: What its answer is to look like; `None` for what its blueprint says.
+        output_schema: JSON schema of its answer, as JSON source; `None` for what its blueprint says.
         scripts: Scripts that are not in its definition, such as those of seeds: path, as the blueprint writes it, and
             the digest under which the journal holds the text.
     """
@@ -94,6 +97,9 @@ class RunSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
     children_deeper: int = 3
     output_dir: str | None = None
     scripts: tuple[tuple[str, str], ...] = ()
+    output_format: str | None = None
+    output_instructions: str | None = None
+    output_schema: str | None = None
 
 
 @final
@@ -164,6 +170,7 @@ class ChildSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
         index: Number of that call.
         item: Id of the fan-out item; `None` for none.
         waited: The run waits for it in that call.
+        detached: It outlives the run.
     """
 
     child: str
@@ -172,6 +179,7 @@ class ChildSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
     index: int = 0
     item: str | None = None
     waited: bool = False
+    detached: bool = False
 
 
 @final
@@ -313,6 +321,27 @@ class ModelChanged(msgspec.Struct, frozen=True, gc=False, array_like=True):
     reason: str = ""
 
 
+@final
+class ScriptFailed(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A script gave nothing that could be used, and the run went on without.
+
+    Args:
+        script: Its path, as the blueprint writes it.
+        function: The function that was called.
+        reason: `raised`, `time`, `memory`, `depth`, `argument` (it would be given too much), `result` (no plain value),
+            `misread` (a value without a meaning), `overruled` (it refused what is kept in any case), `crashed`,
+            `missing` (nothing here can run it).
+        message: What went wrong, for people.
+        region: The region whose script it is; empty for another one.
+    """
+
+    script: str
+    function: str
+    reason: str
+    message: str
+    region: str = ""
+
+
 # --- models
 
 
@@ -331,6 +360,8 @@ class InferenceStarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
         job: Id of the lane job it belongs to; 0 for none.
         estimated: What its regions were estimated at, uncorrected; 0 where nothing is to be learnt from its bill.
         base: Estimate of what is in no region: tool schemas and framing.
+        renders: What scripts rendered of custom regions: region, and the digest under which the journal holds it. A
+            region whose script showed nothing that can be used is not among them.
         wanted_tokens: The reply budget that was asked for, where the window leaves less; 0 where it leaves it all.
     """
 
@@ -344,6 +375,7 @@ class InferenceStarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
     job: int = 0
     estimated: int = 0
     base: int = 0
+    renders: tuple[tuple[str, str], ...] = ()
     wanted_tokens: int = 0
 
 
@@ -598,6 +630,7 @@ Payload: TypeAlias = (
     | ItemChanged
     | ContextCompacted
     | LayoutChanged
+    | ScriptFailed
     | InferenceStarted
     | InferenceCompleted
     | InferenceRetried
@@ -643,7 +676,8 @@ NUMBERS: Mapping[type[Payload], int] = {
     EntriesEvicted: 33,
     EntriesReleased: 34,
     RegionReset: 35,
-    # 36 PartStored, 37 ScriptFailed
+    # 36 PartStored
+    ScriptFailed: 37,
     ItemChanged: 38,
     ContextCompacted: 39,
     InferenceStarted: 40,

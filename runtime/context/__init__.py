@@ -8,6 +8,7 @@ from shoal.runtime.context._amend import Ways, plan_prompt, planned_tokens
 from shoal.runtime.context._assemble import TOOLS, Part, Prompt, assemble
 from shoal.runtime.context._budget import Limits, resolve
 from shoal.runtime.context._calibration import Calibration
+from shoal.runtime.context._calls import REGION_HOOKS, Hook, ScriptCall, Value
 from shoal.runtime.context._changes import (
     WHOLE,
     BudgetChange,
@@ -27,7 +28,7 @@ from shoal.runtime.context._changes import (
     SeedRefreshed,
     SeedResolved,
 )
-from shoal.runtime.context._cut import cut_to, fit_blocks, materialise
+from shoal.runtime.context._cut import cut_to, fit_blocks, materialise, named
 from shoal.runtime.context._desk import Answer, Origin
 from shoal.runtime.context._entry import Draft, Entry, Group, estimate, estimate_text
 from shoal.runtime.context._epoch import Epoch
@@ -42,9 +43,20 @@ from shoal.runtime.context._layout import (
 )
 from shoal.runtime.context._operations import OPERATIONS, operate
 from shoal.runtime.context._plan import Order, Plan
+from shoal.runtime.context._plan_custom import NOTHING_SAID, Said
 from shoal.runtime.context._refresh import items_of
 from shoal.runtime.context._render import Theme
 from shoal.runtime.context._routing import Destination, destination, pointer, where_stands
+from shoal.runtime.context._said import (
+    ACCEPTED,
+    Misread,
+    Rendering,
+    Wrote,
+    load_rendering,
+    read_overflow,
+    read_render,
+    read_write,
+)
 from shoal.runtime.context._store import Item, RegionState
 from shoal.runtime.context._window import Window
 from shoal.runtime.context.attribution import (
@@ -58,11 +70,14 @@ from shoal.runtime.context.attribution import (
 )
 
 __all__ = [
+    "ACCEPTED",
     "CONVERSATION",
     "FINAL_OUTPUT",
     "INSTRUCTIONS",
+    "NOTHING_SAID",
     "OPERATIONS",
     "OVERHEAD",
+    "REGION_HOOKS",
     "REPLY_REASONING",
     "REPLY_TEXT",
     "TOOLS",
@@ -81,11 +96,13 @@ __all__ = [
     "EntryWritten",
     "Epoch",
     "Group",
+    "Hook",
     "Item",
     "ItemChanged",
     "Layout",
     "LayoutChanged",
     "Limits",
+    "Misread",
     "Order",
     "Origin",
     "Part",
@@ -96,13 +113,18 @@ __all__ = [
     "PromptEpoch",
     "RegionReset",
     "RegionState",
+    "Rendering",
+    "Said",
+    "ScriptCall",
     "SeedBlock",
     "SeedRefreshed",
     "SeedResolved",
     "Share",
     "Theme",
+    "Value",
     "Ways",
     "Window",
+    "Wrote",
     "assemble",
     "attribute",
     "cost_of",
@@ -114,13 +136,18 @@ __all__ = [
     "fit_blocks",
     "items_of",
     "layout_of",
+    "load_rendering",
     "materialise",
+    "named",
     "names_of",
     "operate",
     "plan_prompt",
     "planned_tokens",
     "pointer",
     "rates_of",
+    "read_overflow",
+    "read_render",
+    "read_write",
     "resolve",
     "where_stands",
 ]

@@ -5,7 +5,7 @@ Planning reads and returns; what is planned is journaled, and applying it is wha
 
 from __future__ import annotations
 
-from itertools import chain, takewhile
+from itertools import takewhile
 from typing import final
 
 import msgspec
@@ -14,13 +14,11 @@ from shoal.providers import Block, Text, ToolSet
 from shoal.runtime.context._assemble import Prompt, assemble, shown
 from shoal.runtime.context._changes import AmendmentForm, EpochReason, PromptAmended, PromptChange, PromptEpoch
 from shoal.runtime.context._entry import estimate_text
-from shoal.runtime.context._epoch import Epoch, Told, sections
-from shoal.runtime.context._layout import CHUNKED, CONVERSATION
-from shoal.runtime.context._render import BLANK_LINE
+from shoal.runtime.context._epoch import Epoch
+from shoal.runtime.context._layout import CONVERSATION
 from shoal.runtime.context._store import RegionState
+from shoal.runtime.context._told import NOTHING, Told, said_of, sections, stands_for
 from shoal.runtime.context._window import Window
-
-_NOTHING = Text.of("(empty)")
 
 
 @final
@@ -161,7 +159,7 @@ def _rewrite_tokens(epoch: Epoch, window: Window) -> int:
     moved = False
     for name, section in sections(window):
         made = shown(window.states[name], window.layout.theme)
-        moved = moved or section != "system" or epoch.first.get(name) != made.digest
+        moved = moved or section != "system" or epoch.first.get(name) != stands_for(window, name)
         if moved:
             tokens += made.tokens
     return tokens
@@ -175,8 +173,7 @@ def _amendments(epoch: Epoch, window: Window, ways: Ways) -> tuple[PromptAmended
     changes: list[PromptAmended] = []
     for name, section in sections(window):
         told = epoch.told.get(name)
-        made = shown(window.states[name], window.layout.theme)
-        if section == "tail" or name == CONVERSATION or (told.digest if told else b"") == made.digest:
+        if section == "tail" or name == CONVERSATION or (told.digest if told else b"") == stands_for(window, name):
             continue
         if section == "messages":
             changes.append(_entries(window.states[name], told))
@@ -200,7 +197,7 @@ def _now(window: Window, name: str, told: Told | None, ways: Ways) -> PromptAmen
     added = state.cut == "grows" and told is not None and bool(told.digest) and not told.rewritten
     since = told.next_id if added and told is not None else 0
     body = said_of(window, name, since)
-    text = Text(theme.now(state.region).body + (body or _NOTHING).body)
+    text = Text(theme.now(state.region).body + (body or NOTHING).body)
     return PromptAmended(name, ways.form, text, estimate_text(text))
 
 
@@ -219,22 +216,8 @@ def _tail(epoch: Epoch | None, window: Window, ways: Ways) -> tuple[PromptAmende
             if body:
                 text = Text(theme.heading(state.region).body + body.body)
                 changes.append(PromptAmended(name, "turn", None if text == last else text, estimate_text(text)))
-        elif told is None or told.digest != shown(state, theme).digest:
+        elif told is None or told.digest != stands_for(window, name):
             heading = theme.heading(state.region) if last is None else theme.now(state.region)
-            text = Text(heading.body + (body or _NOTHING).body)
+            text = Text(heading.body + (body or NOTHING).body)
             changes.append(PromptAmended(name, ways.form, text, estimate_text(text)))
     return tuple(changes)
-
-
-def said_of(window: Window, name: str, since: int = 0) -> Text:
-    """Return what a region says, without a heading of ours: its entries from the id *since* on, or all it shows."""
-    state, theme = window.states[name], window.layout.theme
-    if state.region.kind in CHUNKED:
-        entries = [entry for entry in state.all_entries() if entry.entry_id >= since]
-        said = [b"".join([theme.escaped(text).body for text in entry.message.texts]) for entry in entries]
-        return Text(BLANK_LINE.body.join(said))
-    made = shown(state, theme)
-    own = 0 if state.region.kind == "custom" else 1  # the heading that stands in front of the rest
-    blocks = [b"".join([text.body for text in block.texts[own:]]) for block in made.blocks]
-    messages = [b"".join([t.body for t in m.texts]) for segment in made.segments for m in segment.messages]
-    return Text(BLANK_LINE.body.join(chain(blocks, messages)))

@@ -189,12 +189,14 @@ class SeedResolved(msgspec.Struct, frozen=True, gc=False, array_like=True):
         form: The seed's form, such as `files`.
         blocks: What it gave, in order; each becomes one entry.
         notes: What was left out or cut, for people.
+        keys: Keys that the script of a custom region gave, by name of the block.
     """
 
     region: str
     form: str
     blocks: tuple[SeedBlock, ...]
     notes: tuple[str, ...] = ()
+    keys: tuple[tuple[str, str], ...] = ()
 
 
 @final
@@ -208,6 +210,7 @@ class SeedRefreshed(msgspec.Struct, frozen=True, gc=False, array_like=True):
         entry_ids: Ids of the new entries, one a block.
         replaces: Ids of the seed's earlier entries that are still there.
         notes: What failed or was cut, for people.
+        keys: Keys that the script of a custom region gave, by name of the block.
     """
 
     region: str
@@ -216,6 +219,7 @@ class SeedRefreshed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     entry_ids: tuple[int, ...]
     replaces: tuple[int, ...]
     notes: tuple[str, ...] = ()
+    keys: tuple[tuple[str, str], ...] = ()
 
 
 @final
@@ -256,12 +260,14 @@ class PromptEpoch(msgspec.Struct, frozen=True, gc=False, array_like=True):
         tokens_rewritten: Estimate of what the request sends anew, from its first byte that differs on.
         thinking_dropped: How many turns lose their thinking: it is bound to what stood in front of it.
         silent_from: The conversation's entries from this id on are those; 0 for all of them.
+        renders: What scripts had rendered of custom regions: region, and the digest under which the journal holds it.
     """
 
     reason: EpochReason
     tokens_rewritten: int
     thinking_dropped: int = 0
     silent_from: int = 0
+    renders: tuple[tuple[str, str], ...] = ()
 
 
 @final

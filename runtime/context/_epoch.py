@@ -7,13 +7,13 @@ and read from the window, so a run that is resumed sends the bytes that it had s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import final
 
 import msgspec
 
 from shoal.providers import Block, Message, Segment, Text, ToolSet
-from shoal.runtime.context._assemble import TOOLS, Part, Prompt, Section, shown
+from shoal.runtime.context._assemble import TOOLS, Part, Prompt, shown
 from shoal.runtime.context._changes import (
     Change,
     ContextCompacted,
@@ -29,46 +29,8 @@ from shoal.runtime.context._changes import (
 from shoal.runtime.context._entry import Entry, chars_of
 from shoal.runtime.context._layout import CONVERSATION
 from shoal.runtime.context._store import SEGMENT_CHARS, SEGMENT_MESSAGES, RegionState
+from shoal.runtime.context._told import said_in, sections, stood_for, told_of
 from shoal.runtime.context._window import Window
-
-
-@final
-class Told(msgspec.Struct):
-    """What the model was last told of one region.
-
-    Args:
-        section: Where the region stands in a prompt.
-        digest: Stands for what it showed; empty for nothing.
-        next_id: Entries (of a checklist: items) from this id on were not sent.
-        text: What was said of it at the end; `None` where nothing was.
-        rewritten: Something that was sent of it is no longer so.
-    """
-
-    section: Section
-    digest: bytes
-    next_id: int
-    text: Text | None = None
-    rewritten: bool = False
-
-
-def next_id(state: RegionState) -> int:
-    """Return the id that the next entry (of a checklist: item) of *state* gets."""
-    return state.next_item if state.region.kind == "checklist" else state.next_id
-
-
-def sections(window: Window) -> Iterator[tuple[str, Section]]:
-    """Yield the regions of *window*'s stage in prompt order, each with where it stands."""
-    layout = window.layout
-    yield from ((name, "system") for name in layout.system)
-    yield from ((name, "messages") for name in layout.messages)
-    yield from ((name, "tail") for name in layout.tail)
-
-
-def told_of(window: Window, name: str, section: Section, before: Told | None = None) -> Told:
-    """Return what the model knows of a region that it is told of now; *before* is what it knew until then."""
-    state = window.states[name]
-    digest = shown(state, window.layout.theme).digest
-    return Told(section, digest, next_id(state), None if before is None else before.text)
 
 
 @final
@@ -100,23 +62,21 @@ class Epoch:
         self.system: tuple[Block, ...] = tuple([block for one in made for block in one.blocks])
         self.stream: list[Segment] = []
         """What was sent behind the system section; nothing in it changes."""
-        self.parts: list[Part] = [part for one in made for part in one.parts if part.section == "system"]
+        self.parts: list[Part] = [part for one in made for part in one.block_parts]
         self.turn: list[Part] = []
         """What counts for the newest turn only."""
-        self.chars = sum([one.chars for one in made])
+        self.chars = sum([one.block_chars for one in made])
         self.amended = 0
         """Tokens of what was said again."""
         self.taken = 0
         """The conversation's entries from this id on are not in *stream* yet."""
         self.open: tuple[Message, ...] = ()
         """What was sent behind the stream and is not in it yet."""
-        for one in made:
-            self._add(one.segments)
         for name in layout.messages:
             if name != CONVERSATION:
                 one = shown(window.states[name], layout.theme)
                 self._add(one.segments)
-                self.chars += one.chars
+                self.chars += one.message_chars
         self._add_silenced(window.states[CONVERSATION])
 
     def __repr__(self) -> str:
@@ -174,9 +134,12 @@ class Epoch:
             wanted = frozenset(amended.entry_ids)
             said = tuple([entry.message for entry in window.states[name].all_entries() if entry.entry_id in wanted])
         else:
-            told.text = amended.text if amended.text is not None else told.text
-            assert told.text is not None  # an event without a text repeats the one before it
-            said = (_message(amended, told.text),)
+            text = amended.text if amended.text is not None else told.text
+            assert text is not None  # an event without a text repeats the one before it
+            told.text = text
+            if window.layout.regions[name].kind == "custom":  # what a script had rendered is not there on replay
+                told.digest = stood_for(said_in(window, name, text))
+            said = (_message(amended, text),)
         segment = Segment(name, said, amended.tokens, closed=True)
         self.stream.append(segment)
         self.chars += _chars(segment)

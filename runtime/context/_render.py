@@ -32,15 +32,15 @@ class Theme:
 
     def __init__(self, names: Iterable[str]) -> None:
         known = "|".join(re.escape(name) for name in sorted(names))
-        self._forged = re.compile(rf"^## (?:{known})(?: \((?:continued|now)\))?[ \t]*\r?$", re.MULTILINE)
+        self._forged = re.compile(rf"^## (?P<name>{known})(?: \((?:continued|now)\))?[ \t]*\r?$", re.MULTILINE)
         self._headings: dict[tuple[str, bool, str | None], Text] = {}
 
-    def escaped(self, text: Text) -> Text:
-        r"""Return *text* with a backslash in front of each line that reads like the heading of a region."""
+    def escaped(self, text: Text, *, own: str | None = None) -> Text:
+        r"""Return *text* with a backslash in front of each line that reads like the heading of a region but *own*."""
         if _LINE_MARK not in text.body:
             return text
         plain = str(text)
-        safe = self._forged.sub(lambda found: "\\" + found.group(), plain)
+        safe = self._forged.sub(lambda found: found[0] if found["name"] == own else "\\" + found[0], plain)
         return text if safe == plain else Text.of(safe)
 
     def heading(self, region: Region, *, continued: bool = False) -> Text:
