@@ -67,7 +67,7 @@ async def run_calls(live: Live) -> None:
     to_run: list[tuple[int, Tool, Mapping[str, Any]]] = []
     for index in turn.open_calls:
         call = turn.calls[index]
-        stopped = _over_the_limit(live, index) or _interrupted(live, turn, index, call)
+        stopped = _vetoed(turn, index) or _over_the_limit(live, index) or _interrupted(live, turn, index, call)
         if stopped is not None:
             await _end_leftovers(live, call, stopped)
             live.emit(stopped)
@@ -95,6 +95,14 @@ def permitted(live: Live) -> Mapping[str, Any]:
     permissions = live.host.permissions
     blueprint = live.state.program.blueprint
     return {name: permissions.of(tool, stage.stage, blueprint) for name, tool in stage.tools.items()}
+
+
+def _vetoed(turn: Turn, index: int) -> ToolCallCompleted | None:
+    """Return the result of a call that a hook of the stage stopped."""
+    if turn.vetoed is None:
+        return None
+    said = f"[denied] a hook of this stage stopped the calls of this turn: {turn.vetoed}"
+    return ToolCallCompleted(turn.seq, index, Text.of(said), is_error=True, gate="hook")
 
 
 def _over_the_limit(live: Live, index: int) -> ToolCallCompleted | None:

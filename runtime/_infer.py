@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from shoal.blueprints import Edge
 from shoal.errors import ContextOverflow, ProviderError, SpawnRefused
-from shoal.providers import Completed, Message, Purpose, Text
-from shoal.runtime._ask import completion, exchanged
+from shoal.providers import Completed, Message, ProviderState, Purpose, Text
+from shoal.runtime._ask import completion, exchanged, failed
 from shoal.runtime._guard import Question, Sending, fitting
+from shoal.runtime._hooks import before_inference, seen
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
 from shoal.runtime._measure import framing
@@ -19,25 +22,31 @@ from shoal.runtime._scripting import draft_of, frees, kept_renders, vetted
 from shoal.runtime._side import write
 from shoal.runtime._state import calls_of
 from shoal.runtime.context import CONVERSATION, Draft
-from shoal.runtime.events import InferenceCompleted, InferenceFailed, InferenceStarted, ModelChanged
+from shoal.runtime.events import InferenceCompleted, InferenceStarted, ModelChanged
 
 
 async def infer(live: Live) -> None:
     """Ask the model for the stage's next turn, and journal what comes of it."""
     await deliver_mail(live)
+    if not await before_inference(live):
+        return
     answered = await _answer(live, None)
     if answered is None:
         return
     payload, completed = answered
-    said = await vetted(live, CONVERSATION, _turn(payload, completed, 0))
+    reply = await seen(live, payload)
+    state = completed.reply.state if reply.payload is payload else None
+    said = await vetted(live, CONVERSATION, _turn(reply.payload, state, 0))
     seq = live.emit(payload)
-    if payload.text or payload.calls:
-        write(live, CONVERSATION, _turn(payload, completed, seq), said=said)
+    for ran in reply.decided:
+        live.emit(msgspec.structs.replace(ran, source=seq))
+    if reply.payload.text or reply.payload.calls:
+        write(live, CONVERSATION, _turn(reply.payload, state, seq), said=said)
 
 
-def _turn(payload: InferenceCompleted, completed: Completed, seq: int) -> Draft:
+def _turn(payload: InferenceCompleted, state: ProviderState | None, seq: int) -> Draft:
     texts = (payload.text,) if payload.text else ()
-    message = Message("assistant", texts, calls_of(seq, payload), state=completed.reply.state)
+    message = Message("assistant", texts, calls_of(seq, payload), state=state)
     return draft_of(message, "assistant_turn", seq)
 
 
@@ -62,7 +71,7 @@ async def _answer(live: Live, question: Question | None) -> tuple[InferenceCompl
     try:
         sending = await fitting(live, serving, question)
     except ContextOverflow as error:
-        live.emit(InferenceFailed(purpose, 0, "ContextOverflow", str(error)))
+        live.emit(failed(purpose, 0, error))
         return None
     completed, started = await _asked(live, sending, purpose)
     if completed is None:
@@ -119,7 +128,7 @@ async def _asked(live: Live, sending: Sending, purpose: Purpose) -> tuple[Comple
 
 async def _failed(live: Live, serving: Serving, purpose: Purpose, started: int, error: ProviderError) -> None:
     name = type(error).__name__
-    live.emit(InferenceFailed(purpose, started, name, str(error), error.retryable))
+    live.emit(failed(purpose, started, error))
     if name == "ContextOverflow":
         return  # another provider's window is another stage's business: the stage's own edge decides
     following = _next_candidate(live, serving)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, final
 
 import anyio
@@ -140,6 +140,7 @@ class Live:
         *,
         most_tokens: int | None = None,
         joins: bool = False,
+        replaces: Sequence[int] = (),
         said: Said = NOTHING_SAID,
     ) -> WritePlan:
         """Plan a write that waits for nothing, carry it out, and return the plan; its orders are left to the caller.
@@ -148,7 +149,9 @@ class Live:
         """
         window = self.state.view
         busy = region in self.state.busy_regions()
-        plan = window.plan_write(region, draft, most_tokens=most_tokens, in_flight=busy, joins=joins, said=said)
+        plan = window.plan_write(
+            region, draft, most_tokens=most_tokens, replaces=replaces, in_flight=busy, joins=joins, said=said
+        )
         self.change(plan.changes)
         return plan
 

@@ -6,7 +6,7 @@ A run keeps what was read: an edit of a file counts from the next run on.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import final
 
@@ -14,13 +14,17 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from shoal.blueprints import Blueprint, Region
+from shoal.blueprints import Blueprint, OutputSpec, Region
 from shoal.errors import ConfigInvalid, SpawnRefused
 from shoal.runtime._paths import PathRefused, open_inside
 from shoal.runtime._seed_files import OWN_FOLDER
 from shoal.runtime.scripts import Sandbox, Script, ScriptError
 
 SUFFIX = ".py"
+VALIDATE = "validate"
+"""The function of a script that looks at an answer."""
+RUN = "run"
+"""The function of a script that is a tool."""
 MOST_BYTES = 1024 * 1024
 """A longer script is refused unread."""
 
@@ -43,14 +47,23 @@ class Use(msgspec.Struct, frozen=True):
 def uses_of(blueprint: Blueprint) -> Iterator[Use]:
     """Yield what *blueprint* uses scripts of its own folder for."""
     yield from _regions("context.regions", blueprint.regions)
+    yield from _validator("agent.output", blueprint.output)
     for stage in blueprint.stages:
-        yield from _regions(f"stages.{stage.name}.context.regions", stage.context.regions or ())
+        key = f"stages.{stage.name}"
+        yield from _regions(f"{key}.context.regions", stage.context.regions or ())
+        yield from _validator(f"{key}.output", stage.output)
+        yield from (Use(f"{key}.hooks.{hook}", path, hook) for hook, path in stage.hooks.items())
 
 
 def _regions(key: str, regions: Sequence[Region]) -> Iterator[Use]:
     for region in regions:
         if region.kind == "custom" and region.script is not None:
             yield Use(f"{key}.{region.name}.script", region.script, "render")
+
+
+def _validator(key: str, output: OutputSpec | None) -> Iterator[Use]:
+    if output is not None and output.validator is not None:
+        yield Use(f"{key}.validator", output.validator, VALIDATE)
 
 
 def own_path(path: str) -> str:
@@ -110,6 +123,9 @@ def _text(folder: Path, path: str) -> str:
         raise PathRefused("special", f"{path!r} is not UTF-8 text") from exc
 
 
+_GIVEN = {VALIDATE: "content", RUN: "args"}
+
+
 async def look(script: Script, use: Use, sandbox: Sandbox) -> None:
     """Refuse *script* where it cannot be used as *use* says.
 
@@ -123,5 +139,15 @@ async def look(script: Script, use: Use, sandbox: Sandbox) -> None:
     if not known:
         raise SpawnRefused(
             f"the script of `{use.key}`, {use.path!r}, defines no function `{use.needs}`; "
-            f"write `def {use.needs}(ctx):` into it"
+            f"write `def {use.needs}({_GIVEN.get(use.needs, 'ctx')}):` into it"
         )
+
+
+async def check_tools(scripts: Iterable[Script], sandbox: Sandbox) -> None:
+    """Look at *scripts*, which are tools that a blueprint ships.
+
+    Raises:
+        SpawnRefused: One cannot be used.
+    """
+    for script in scripts:
+        await look(script, Use(script.path, script.path, RUN), sandbox)

@@ -15,7 +15,7 @@ from functools import partial
 from shoal.blueprints import LaneSettings
 from shoal.errors import ProviderError, SpawnRefused
 from shoal.providers import Block, Message, Purpose, Request, Segment, Text
-from shoal.runtime._ask import Standing, completion, exchanged, overflow
+from shoal.runtime._ask import Standing, completion, exchanged, failed, overflow
 from shoal.runtime._host import Serving
 from shoal.runtime._lanes import Job, JobFailed
 from shoal.runtime._live import Live
@@ -36,7 +36,6 @@ from shoal.runtime.context import (
     estimate_text,
 )
 from shoal.runtime.events import (
-    InferenceFailed,
     InferenceStarted,
     LaneCompleted,
     LaneDegraded,
@@ -88,12 +87,20 @@ def order_summaries(live: Live, orders: Iterable[Order]) -> None:
             submit_job(live, job)
 
 
-def write(live: Live, region: str, draft: Draft, *, joins: bool = False, said: Said = NOTHING_SAID) -> Plan:
+def write(
+    live: Live,
+    region: str,
+    draft: Draft,
+    *,
+    joins: bool = False,
+    replaces: Sequence[int] = (),
+    said: Said = NOTHING_SAID,
+) -> Plan:
     """Plan a write that waits for nothing, carry it out, order the summaries it asks for, and return the plan.
 
     *said* is what the script of a custom region said of it; see `shoal.runtime._scripting.vetted`.
     """
-    plan = live.write(region, draft, joins=joins, said=said)
+    plan = live.write(region, draft, joins=joins, replaces=replaces, said=said)
     order_summaries(live, plan.orders)
     return plan
 
@@ -327,7 +334,7 @@ async def _asked(live: Live, job_id: int, purpose: Purpose, settings: LaneSettin
         completed = await exchanged(live, serving, request, purpose, started)
     except ProviderError as error:
         if _wanted(live, job_id):
-            live.emit(InferenceFailed(purpose, started, type(error).__name__, str(error), error.retryable))
+            live.emit(failed(purpose, started, error))
         raise JobFailed("provider", str(error)) from error
     if _wanted(live, job_id):
         live.emit(completion(completed, purpose, started, serving, parts, 0))

@@ -247,7 +247,7 @@ class StageLeft(msgspec.Struct, frozen=True, gc=False, array_like=True):
         reason: `done`, `error`, `max_iterations`, `cancelled`.
         iterations: How many of its requests were answered.
         error: What went wrong; empty for nothing.
-        flags: What was let through: `max_iterations_hit`, `output_forced`, `splits_degraded`.
+        flags: What was let through: `max_iterations_hit`, `output_forced`, `splits_degraded`, `items_left_out`.
         abandoned: Required regions that were still empty.
     """
 
@@ -429,6 +429,31 @@ class InferenceCompleted(msgspec.Struct, frozen=True, gc=False, array_like=True)
 
 
 @final
+class HookRan(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A hook of a stage decided something.
+
+    Args:
+        hook: The hook, such as `on_stage_enter`.
+        stage: The stage whose hook it is.
+        action: `allow` lets everything be; `modify` changed something: what stands here, or regions, by events behind
+            this one; `cancel` stops the calls (`on_tool_call`) or the run; `failed` is a hook that came to nothing,
+            which stops the run too.
+        reason: Why it stops something; empty for no reason given.
+        source: Seq of the reply it is about; 0 for none.
+        text: The new text of the reply, the answer or the error; `None` where it has none to give.
+        calls: The new calls of the reply; `None` leaves them as they are.
+    """
+
+    hook: str
+    stage: str
+    action: Literal["allow", "modify", "cancel", "failed"]
+    reason: str = ""
+    source: int = 0
+    text: Text | None = None
+    calls: tuple[CallMade, ...] | None = None
+
+
+@final
 class InferenceRetried(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """An attempt failed and is repeated after *delay_s*; what it had sent is void."""
 
@@ -442,13 +467,23 @@ class InferenceRetried(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 @final
 class InferenceFailed(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A request came to nothing; *error* is the name of the error's class."""
+    """A request came to nothing.
+
+    Args:
+        purpose: What it was for.
+        started: Seq of its start; 0 where it was not sent.
+        error: The name of the error's class.
+        message: What happened.
+        retryable: The same request may succeed later.
+        remedy: What a person has to do before it can; empty where nobody has to do anything.
+    """
 
     purpose: Purpose
     started: int
     error: str
     message: str
     retryable: bool = False
+    remedy: str = ""
 
 
 @final
@@ -493,8 +528,8 @@ class ToolCallCompleted(msgspec.Struct, frozen=True, gc=False, array_like=True):
         text: What the model reads.
         is_error: The call failed, or was stopped at a gate.
         note: What the tool says beside its result; empty for nothing.
-        gate: What stopped it: `visibility`, `schema`, `permission`, or `workers` where a fan-out failed as a whole;
-            empty where it ran.
+        gate: What stopped it: `visibility`, `schema`, `permission`, `hook`, or `workers` where a fan-out failed as a
+            whole; empty where it ran.
         interrupted: It was started by a process that died; whether it had an effect is unknown.
     """
 
@@ -631,6 +666,7 @@ Payload: TypeAlias = (
     | ContextCompacted
     | LayoutChanged
     | ScriptFailed
+    | HookRan
     | InferenceStarted
     | InferenceCompleted
     | InferenceRetried
@@ -670,6 +706,7 @@ NUMBERS: Mapping[type[Payload], int] = {
     Nudged: 25,
     ModelChanged: 26,
     LayoutChanged: 27,
+    HookRan: 28,
     SeedResolved: 30,
     SeedRefreshed: 31,
     EntryWritten: 32,

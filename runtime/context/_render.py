@@ -11,8 +11,8 @@ from typing import final
 
 import msgspec
 
-from shoal.blueprints import Region
-from shoal.providers import Block, Segment, Text
+from shoal.blueprints import CallerSeed, Region
+from shoal.providers import Block, Reach, Segment, Text
 from shoal.runtime.context._entry import estimate_text
 from shoal.runtime.context._store import Chunk, RegionState
 
@@ -97,22 +97,32 @@ def _block(region: Region, chunk: Chunk, theme: Theme) -> Block:
             texts.extend([theme.escaped(text) for text in entry.message.texts])
     chunk.rendered = len(chunk.groups)
     tokens = chunk.tokens + estimate_text(heading)
-    chunk.block = Block(region.name, tuple(texts), tokens, region.volatility, frozen=chunk.frozen)
+    chunk.block = Block(
+        region.name, tuple(texts), tokens, region.volatility, frozen=chunk.frozen, reach=reach_of(region)
+    )
     return chunk.block
+
+
+def reach_of(region: Region) -> Reach:
+    """Return where else the text of *region* may stand: what a caller gives is a run's own."""
+    if isinstance(region.seed, CallerSeed):
+        return "run"
+    return "any" if getattr(region.seed, "refresh", "once") == "once" else "stage"
 
 
 def _instructed(block: Block, instructions: Text) -> Block:
     """Return *block* with *instructions* behind what it says."""
     between = (BLANK_LINE,) if len(block.texts) > 1 else ()
     tokens = block.tokens + estimate_text(instructions)
-    return Block(block.owner, (*block.texts, *between, instructions), tokens, block.volatility)
+    return Block(block.owner, (*block.texts, *between, instructions), tokens, block.volatility, reach="stage")
 
 
 def one_block(region: Region, texts: Sequence[Text], tokens: int, theme: Theme) -> Rendered:
     """Render *texts*, whose forged headings are escaped here, as the single block of *region*."""
     heading = theme.heading(region)
     whole = (heading, *[theme.escaped(text) for text in texts])
-    return Rendered(blocks=(Block(region.name, whole, tokens + estimate_text(heading), region.volatility),))
+    block = Block(region.name, whole, tokens + estimate_text(heading), region.volatility, reach=reach_of(region))
+    return Rendered(blocks=(block,))
 
 
 def as_segments(state: RegionState) -> Rendered:

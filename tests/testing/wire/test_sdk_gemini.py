@@ -13,7 +13,7 @@ genai = pytest.importorskip("google.genai", reason="the dependency group `wire` 
 types = pytest.importorskip("google.genai.types")
 errors = pytest.importorskip("google.genai.errors")
 
-pytestmark = pytest.mark.sockets
+pytestmark = [pytest.mark.sockets, pytest.mark.wall_limit(300)]  # the official clients take long to import
 
 LOOK = {"name": "look", "description": "d", "parameters": {"type": "OBJECT", "properties": {"at": {"type": "STRING"}}}}
 SIX_STEPS: tuple[wire.Playable, ...] = (
