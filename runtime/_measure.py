@@ -6,7 +6,7 @@ from typing import final
 
 import msgspec
 
-from shoal.errors import ProviderError
+from shoal.errors import ContextOverflow, ProviderError
 from shoal.providers import Request
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
@@ -64,6 +64,9 @@ async def measure(live: Live, serving: Serving, request: Request, size: Size, *,
         return 0
     try:
         counted = await serving.provider.count_tokens(request)
+    except ContextOverflow as error:
+        tokens = error.prompt_tokens or size.corrected(live, serving)
+        return max(1, tokens + request.max_tokens - window)
     except ProviderError:
         return 0  # whatever is wrong with the provider, the request itself will meet it, with retries and a fallback
     if counted.how == ESTIMATE or live.over:
