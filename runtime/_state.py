@@ -18,6 +18,7 @@ from shoal.errors import DefinitionMissing
 from shoal.providers import EMPTY, Message, ProviderState, Text, ToolCall, Usage
 from shoal.runtime._output_spec import OutputAsked
 from shoal.runtime._program import Program, StageProgram
+from shoal.runtime._repetition import Repeats
 from shoal.runtime.context import (
     CONVERSATION,
     WHOLE,
@@ -301,6 +302,8 @@ class RunState:
         """What scripts rendered of custom regions for the newest request: digests by region."""
         self.restarts: list[tuple[int, str]] = []
         """Seq and error of each restart since the run last got on."""
+        self.repeats = Repeats(program.blueprint.repetition)
+        """What was called since the run last got on."""
         self.stopped: str | None = None
         """Why a hook stopped the run; `None` where none did."""
         self.hooks_at_end: dict[str, HookRan] = {}
@@ -615,12 +618,17 @@ class RunState:
                 self.visit.worked.add(tool_name(self.turn.calls[payload.index].name))
             self.turn.written[payload.index] = event.seq
             call = self.turn.calls[payload.index]
+            tool = self.stage.tools.get(tool_name(call.name))
+            only_reads = tool is not None and tool.effects.reads and tool.effects.repeatable
+            self.repeats.ended(call, is_error=payload.is_error, only_reads=only_reads)
             if call.name == "context_list" and not payload.is_error:
                 self.view.note_listed(str(argument(call.arguments, "region")))
 
     def on_nudge(self, event: Event, payload: Nudged) -> None:
         self._recent[event.seq] = payload
         self.turn = self.routing = self.failure = None
+        if payload.reason == "repetition":
+            self.repeats.said()
         if self.visit is not None:
             self.visit.asked[payload.reason] = self.visit.asked.get(payload.reason, 0) + 1
             if payload.reason == "directive":
@@ -757,6 +765,7 @@ class RunState:
             "calibration": dict(self.calibration),
             "epoch": (self.epochs, None if self.epoch is None else self.epoch.dump(self.view)),
             "renders": dict(self.renders),
+            "repeats": self.repeats.dump(),
             "stopped": self.stopped,
             "hooks_at_end": dict(self.hooks_at_end),
             "restarts": list(self.restarts),
