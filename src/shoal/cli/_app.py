@@ -30,6 +30,7 @@ COMMANDS = {
     "context": "Show what a run's next request shows the model.",
     "trace": "Export the spans of a tree of runs.",
     "new": "Write a blueprint to begin with.",
+    "prune": "Delete old runs from the journal, and let its file shrink.",
     "validate": "Check a blueprint.",
     "library": "List the bundled blueprints.",
 }
