@@ -20,9 +20,10 @@ from shoal.providers._states import Reader
 from shoal.providers._token_counts import count_locally
 from shoal.providers._transport import Timeouts, Transport
 from shoal.providers._values import ModelProfile, Request, TokenCount, digest
-from shoal.providers._vendor import Line, VendorProvider, checked_url, secrets_in
+from shoal.providers._vendor import Line, VendorProvider, checked_url, counted, secrets_in
 
 BASE_URL = "https://api.openai.com/v1"
+_NO_SUCH_PATH = frozenset({404, 405, 501})
 
 
 def openai(
@@ -176,7 +177,12 @@ class ResponsesDialect:
         )
 
     async def count(self, request: Request, profile: ModelProfile, line: Line) -> TokenCount:
-        """Return what *request* costs by the model's vocabulary, which is on this machine; bytes / 4 without it."""
+        """Return what *request* costs: the vendor counts; where nobody does, the model's vocabulary, or bytes / 4."""
+        if self.server.counts:
+            sent = self.encoder(profile).encode(request, counting=True)
+            answer = await line.ask(f"{self._path}/input_tokens", sent.body, absent=_NO_SUCH_PATH)
+            if answer is not None:
+                return counted(answer.get("input_tokens"), line)
         return await count_locally(request, profile)
 
     async def describe(self, profile: ModelProfile, line: Line) -> ModelProfile | None:

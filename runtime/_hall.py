@@ -29,7 +29,8 @@ from shoal.providers import Breaker, Provider, ReasoningDelta, RetryPolicy, Text
 from shoal.runtime import _threads
 from shoal.runtime._bundle import Bundle, bundle_of, read_definition
 from shoal.runtime._clock import Clock
-from shoal.runtime._control import Cancel, Command, Pause, steer
+from shoal.runtime._control import Cancel, Command, Pause, Resume, steer
+from shoal.runtime._fork import plan_fork
 from shoal.runtime._host import ChildRequest, Serving
 from shoal.runtime._keeper import Keeper
 from shoal.runtime._keys import Keys
@@ -40,6 +41,7 @@ from shoal.runtime._mending import cancel_strays, mended
 from shoal.runtime._pools import Pools
 from shoal.runtime._program import Program, recorded
 from shoal.runtime._run import RunActor
+from shoal.runtime._script_tools import signature
 from shoal.runtime._seeds import callers_of
 from shoal.runtime._serving import Servants
 from shoal.runtime._spawn import Birth, conceive, give_birth
@@ -119,8 +121,8 @@ class Hall:
         self.keeper = Keeper(self, self.runs, self.standings, self._house_again, self._abandon, self.load)
         self._crashes: dict[str, str] = {}
         self._ready: _Recent[tuple[object, ...], tuple[object, Program]] = _Recent()
-        self._files: dict[tuple[Path, int, int], Bundle] = {}
-        self._adopted: _Recent[int, Bundle] = _Recent()
+        self._files: dict[tuple[object, ...], Bundle] = {}
+        self._adopted: _Recent[tuple[object, ...], Bundle] = _Recent()
         self._watchers: dict[str, list[Watcher]] = {}
         self.closing = False
 
@@ -181,7 +183,7 @@ class Hall:
         if not file.exists():
             file = path / "agent.leviath"
         known = file.stat() if file.exists() else None
-        key = (path, known.st_mtime_ns, known.st_size) if known is not None else None
+        key = (path, known.st_mtime_ns, known.st_size, signature(file.parent)) if known is not None else None
         bundle = self._files.get(key) if key is not None else None
         if bundle is None:
             bundle = bundle_of(load(path), self._load)
@@ -200,7 +202,8 @@ class Hall:
 
     def adopt(self, blueprint: Blueprint) -> Bundle:
         """Return *blueprint*, built in Python, with its workers; the same object is made ready once."""
-        return self._adopted.get(id(blueprint), lambda: bundle_of(blueprint, self._load))
+        key = (id(blueprint), signature(blueprint.folder))
+        return self._adopted.get(key, lambda: bundle_of(blueprint, self._load))
 
     def defined(self, digest: str, tools: Sequence[Tool] = ()) -> Program:
         """Return what the journal holds under *digest*, made ready to run.
@@ -271,6 +274,29 @@ class Hall:
             self.keeper.made_of[run_id] = program
             await self._house(run_id, None, resumed_by)
 
+    async def fork(self, run_id: str, at: int | None, tools: Sequence[Tool]) -> str:
+        """Copy the history of a run up to *at* into a new run, let that live here, and return its id.
+
+        Raises:
+            RunNotFound, SpawnRefused, JournalDamaged: See `plan_fork`.
+            DefinitionMissing: What the run is made of cannot be had.
+        """
+        self._check_open()
+        await self.journal.barrier()
+        copies = plan_fork(self.journal, run_id, at, self.clock.new_id)
+        programs = {copy.run_id: self.defined(copy.definition, tools) for copy in copies}
+        for copy in copies:
+            for event in copy.events:
+                self.journal.graft(event)
+        await self.journal.barrier()
+        # Children first: a parent that waits for one finds it at home.
+        for copy in reversed(copies):
+            await self.take_up(copy.run_id, programs[copy.run_id], "fork")
+        for copy in copies:
+            if copy.paused:
+                await steer(self, copy.run_id, Resume())
+        return copies[0].run_id
+
     async def _house_again(self, run_id: str) -> None:
         await self._house(run_id, None, None)
 
@@ -309,7 +335,7 @@ class Hall:
             raise DefinitionMissing(f"the journal holds no event of run {run_id}")
         assert isinstance(first.payload, RunSpawned)  # the first event of every run
         program = self.keeper.made_of.get(run_id) or self._looked_at(first.payload.definition)
-        state = RunState(run_id, program)
+        state = RunState(run_id, program, definition=self.journal.definition)
         state.apply(first)
         for event in events:
             state.apply(event)

@@ -6,7 +6,7 @@ A run keeps what was read: an edit of a file counts from the next run on.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import final
 
@@ -23,6 +23,8 @@ from shoal.runtime.scripts import Sandbox, Script, ScriptError
 SUFFIX = ".py"
 VALIDATE = "validate"
 """The function of a script that looks at an answer."""
+RUN = "run"
+"""The function of a script that is a tool."""
 MOST_BYTES = 1024 * 1024
 """A longer script is refused unread."""
 
@@ -121,6 +123,9 @@ def _text(folder: Path, path: str) -> str:
         raise PathRefused("special", f"{path!r} is not UTF-8 text") from exc
 
 
+_GIVEN = {VALIDATE: "content", RUN: "args"}
+
+
 async def look(script: Script, use: Use, sandbox: Sandbox) -> None:
     """Refuse *script* where it cannot be used as *use* says.
 
@@ -134,5 +139,15 @@ async def look(script: Script, use: Use, sandbox: Sandbox) -> None:
     if not known:
         raise SpawnRefused(
             f"the script of `{use.key}`, {use.path!r}, defines no function `{use.needs}`; "
-            f"write `def {use.needs}(ctx):` into it"
+            f"write `def {use.needs}({_GIVEN.get(use.needs, 'ctx')}):` into it"
         )
+
+
+async def check_tools(scripts: Iterable[Script], sandbox: Sandbox) -> None:
+    """Look at *scripts*, which are tools that a blueprint ships.
+
+    Raises:
+        SpawnRefused: One cannot be used.
+    """
+    for script in scripts:
+        await look(script, Use(script.path, script.path, RUN), sandbox)

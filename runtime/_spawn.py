@@ -14,7 +14,7 @@ from shoal.providers import Message, Text
 from shoal.runtime._edges import enter
 from shoal.runtime._host import Host
 from shoal.runtime._live import Live
-from shoal.runtime._own_scripts import own_scripts
+from shoal.runtime._own_scripts import check_tools, own_scripts
 from shoal.runtime._program import Program
 from shoal.runtime._scripting import vetted_blocks
 from shoal.runtime._seeds import Resolved, check_callers, fitted, resolve_seeds
@@ -168,6 +168,7 @@ async def conceive(host: Host, birth: Birth) -> Born:
     )
     entry = birth.stage or program.blueprint.entry
     scripts = dict(await own_scripts(program.blueprint, host.sandbox, host.threads))
+    await check_tools(program.tool_scripts, host.sandbox)
     resolved = await _seeded(host, birth, spawned, entry)
     scripts |= {seed.script.path: seed.script for seed in resolved if seed.script is not None}
     spawned = msgspec.structs.replace(spawned, scripts=tuple((path, script.digest) for path, script in scripts.items()))

@@ -213,7 +213,7 @@ def _items(made: Mapping[str, object], name: str, role: str) -> Sequence[Mapping
         return ()
     if made["role"] != role:
         raise Misread(f"`{name}` stands in a message whose role is not `{role}`; move it to one that is")
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in cast("list[object]", value)):
+    if not _is_list(value) or not all(isinstance(item, dict) for item in cast("list[object]", value)):
         raise Misread(f"`{name}` of a message is {_shown(value)}; make it a list of tables")
     return cast("list[dict[str, object]]", value)
 
