@@ -16,7 +16,7 @@ from shoal.runtime._program import Program, recorded
 from shoal.runtime._state import RunState, fold
 from shoal.runtime._swarm import Swarm
 from shoal.runtime._trees import Started, agent
-from shoal.runtime.events import Event
+from shoal.runtime.events import BudgetGiven, Event
 from shoal.runtime.journal import (
     Journal,
     MemoryJournal,
@@ -31,6 +31,7 @@ from shoal.runtime.tools import BUILT_IN, Effects, FunctionTool, Permissions, To
 __all__ = [
     "BUILT_IN",
     "WIDTHS",
+    "BudgetGiven",
     "Clock",
     "Effects",
     "Event",

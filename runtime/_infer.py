@@ -14,6 +14,7 @@ from shoal.blueprints import Edge
 from shoal.errors import ContextOverflow, ProviderError, SpawnRefused
 from shoal.providers import Completed, Message, Purpose, Request, Segment, Text, TokenCount
 from shoal.runtime._ask import Standing, completion, exchanged, overflow
+from shoal.runtime._budget import Worst
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
 from shoal.runtime._side import order_summaries, wait_for_summaries, write
@@ -86,11 +87,18 @@ async def _answer(live: Live, question: Question | None) -> tuple[int, Inference
     except ContextOverflow as error:
         live.emit(InferenceFailed(purpose, 0, "ContextOverflow", str(error)))
         return None
-    completed, started = await _asked(live, sending, purpose)
-    if completed is None:
-        return None
-    payload = completion(completed, purpose, started, serving, sending.prompt.parts, _framing(sending.prompt))
-    return live.emit(payload), payload, completed
+    worst = Worst.of(serving, sending.tokens, sending.request.max_tokens)
+    async with live.host.purses.aside(live, worst) as accounts:
+        if accounts is None:
+            return None
+        completed, started = await _asked(live, sending, purpose)
+        if completed is None:
+            return None
+        payload = completion(completed, purpose, started, serving, sending.prompt.parts, _framing(sending.prompt))
+        seq = live.emit(payload)
+        for account in accounts:
+            account.spend(payload)
+        return seq, payload, completed
 
 
 def deliver_mail(live: Live) -> None:

@@ -21,7 +21,7 @@ from shoal.runtime._state import RunState
 from shoal.runtime._tooling import tool_context
 from shoal.runtime._unbuilt import refuse_unbuilt
 from shoal.runtime.context import Draft, SeedResolved, items_of, resolve
-from shoal.runtime.events import Event, RunSpawned, ToolSource
+from shoal.runtime.events import BudgetGiven, Event, RunSpawned, ToolSource
 
 
 @final
@@ -51,6 +51,8 @@ class Birth:
         output_format: How its answer is to be written; `None` for what its blueprint says.
         output_instructions: What its answer is to look like; `None` for what its blueprint says.
         output_schema: JSON schema of its answer, as JSON source; `None` for what its blueprint says.
+        budgets: The runs above it whose budgets it is under.
+        budget: Limits in place of its blueprint's; `None` for none.
     """
 
     run_id: str
@@ -74,6 +76,8 @@ class Birth:
     output_format: str | None = None
     output_instructions: str | None = None
     output_schema: str | None = None
+    budgets: tuple[str, ...] = ()
+    budget: BudgetGiven | None = None
 
 
 @final
@@ -162,6 +166,8 @@ async def conceive(host: Host, birth: Birth) -> Born:
         output_format=birth.output_format,
         output_instructions=birth.output_instructions,
         output_schema=birth.output_schema,
+        budgets=(birth.run_id, *birth.budgets) if _limited(birth) else birth.budgets,
+        budget=birth.budget,
     )
     entry = birth.stage or program.blueprint.entry
     resolved = await _seeded(host, birth, spawned, entry)
@@ -180,6 +186,13 @@ async def _seeded(host: Host, birth: Birth, spawned: RunSpawned, entry: str) -> 
     return await resolve_seeds(tuple(program.regions.values()), sources(host, program, context, spawned, moment))
 
 
+def _limited(birth: Birth) -> bool:
+    """Say whether a run has a budget of its own; a worker of its parent's own blueprint shares its parent's."""
+    budget = birth.program.blueprint.budget
+    limits = (budget.max_cost_usd, budget.max_tokens, budget.max_wall_s)
+    return birth.budget is not None or (birth.stage is None and limits != (None, None, None))
+
+
 def _folder(path: Path) -> Path:
     real = path.resolve()
     if not real.is_dir():
@@ -190,7 +203,9 @@ def _folder(path: Path) -> Path:
 def _check_serving(host: Host, birth: Birth) -> None:
     """Refuse a run one of whose stages nobody can serve, or whose instructions do not fit."""
     for stage in birth.program.stages.values():
-        serving = host.serving(stage.model, birth.model)[0]
+        servings = host.serving(stage.model, birth.model)
+        host.purses.check_prices(servings, birth.budgets, birth.program.blueprint, birth.budget)
+        serving = servings[0]
         layout = stage.layout
         if layout.instructions is None:
             continue

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Literal, TypeAlias, cast, final
 
@@ -34,6 +35,8 @@ from shoal.runtime.context import (
     materialise,
 )
 from shoal.runtime.events import (
+    BudgetGiven,
+    BudgetReached,
     ChildEnded,
     ChildSpawned,
     Event,
@@ -228,6 +231,12 @@ class RunState:
         self.program = program
         self.seq = 0
         self.phase: Phase = "running"
+        self.budget = program.blueprint.budget
+        """Limits for it and everything below it."""
+        self.ran_s = 0.0
+        """How long it has been running up to its newest event, in seconds, without pauses and without a host."""
+        self.last_at = 0.0
+        """When its newest event happened, in unix seconds."""
         self.spawned: RunSpawned | None = None
         self.title: str | None = None
         self.paused: RunPaused | None = None
@@ -363,6 +372,9 @@ class RunState:
         """
         self.seq = event.seq
         payload = event.payload
+        if self.phase == "running" and self.last_at and type(payload) is not RunResumed:
+            self.ran_s += event.at - self.last_at
+        self.last_at = event.at
         handler = _HANDLERS.get(type(payload))
         if handler is not None:
             handler(self, event, payload)
@@ -400,6 +412,7 @@ class RunState:
 
     def on_spawn(self, event: Event, payload: RunSpawned) -> None:
         self.spawned = payload
+        self._limit(payload.budget)
 
     def on_enter(self, event: Event, payload: StageEntered) -> None:
         layout = self.program.stages[payload.stage].layout
@@ -602,6 +615,16 @@ class RunState:
 
     def on_resume(self, event: Event, payload: RunResumed) -> None:
         self.phase, self.paused, self.failure = "running", None, None
+        self._limit(payload.budget)
+
+    def _limit(self, given: BudgetGiven | None) -> None:
+        if given is not None:
+            names = given.__struct_fields__
+            limits = {name: value for name in names if (value := getattr(given, name)) is not None}
+            self.budget = replace(self.budget, **limits)
+
+    def on_budget_reached(self, event: Event, payload: BudgetReached) -> None:
+        self.raise_flag("budget_reached")
 
     def on_restart(self, event: Event, payload: RunRestarted) -> None:
         self.restarts.append((event.seq, payload.error))
@@ -654,6 +677,7 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     RunResumed: RunState.on_resume,
     RunRestarted: RunState.on_restart,
     RunEnded: RunState.on_end,
+    BudgetReached: RunState.on_budget_reached,
     ChildSpawned: RunState.on_child_spawned,
     ChildEnded: RunState.on_child_ended,
     OutputSubmitted: RunState.on_submit,

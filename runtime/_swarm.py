@@ -37,6 +37,7 @@ from shoal.runtime._program import Program
 from shoal.runtime._spawn import Birth
 from shoal.runtime._state import RunState
 from shoal.runtime._trees import HALL, Started
+from shoal.runtime.events import BudgetGiven
 from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow
 from shoal.runtime.tools import Permissions, as_tool
 
@@ -227,6 +228,7 @@ class Swarm:
         key: str | None = None,
         output_format: str | None = None,
         output_instructions: str | None = None,
+        budget: BudgetGiven | None = None,
         returns: None = None,
     ) -> Run: ...
 
@@ -246,6 +248,7 @@ class Swarm:
         key: str | None = None,
         output_format: str | None = None,
         output_instructions: str | None = None,
+        budget: BudgetGiven | None = None,
         returns: type[T],
     ) -> Run[T]: ...
 
@@ -264,6 +267,7 @@ class Swarm:
         key: str | None = None,
         output_format: str | None = None,
         output_instructions: str | None = None,
+        budget: BudgetGiven | None = None,
         returns: type[Any] | None = None,
     ) -> Run[Any]:
         """Start a run of *blueprint* and return its handle; everything that can be refused is refused here.
@@ -281,6 +285,7 @@ class Swarm:
             key: A second spawn under the same key returns the same run, in a later process too.
             output_format: How the answer is to be written, such as `markdown`; `None` for what its blueprint says.
             output_instructions: What the answer is to look like; `None` for what its blueprint says.
+            budget: Limits for it and everything below it, in place of its blueprint's; `None` leaves those.
             returns: The type that the answer is to have, anything pydantic can validate: its model is shown the JSON
                 schema, and the outcome's output is a value of that type. `None` for text.
 
@@ -303,6 +308,7 @@ class Swarm:
             output_format=output_format,
             output_instructions=output_instructions,
             returns=returns,
+            budget=budget,
         )
         if key is None:
             return await self._begin(wanted, self._clock.new_id())
@@ -372,6 +378,7 @@ class Swarm:
             trace=wanted.trace,
             output_format="json" if wanted.returns is not None else wanted.output_format,
             output_instructions=wanted.output_instructions,
+            budget=wanted.budget,
             output_schema=None if wanted.returns is None else schema_of(wanted.returns),
         )
 
@@ -489,9 +496,14 @@ class Swarm:
         """Let a run and everything below it finish what they are in the middle of, and wait."""
         await self._steer(run_id, Pause(reason))
 
-    async def resume(self, run_id: str) -> None:
-        """Let a paused run and everything below it go on."""
-        await self._steer(run_id, Resume())
+    async def resume(self, run_id: str, *, budget: BudgetGiven | None = None) -> None:
+        """Let a paused run and everything below it go on.
+
+        Args:
+            run_id: The run.
+            budget: Limits in place of those that it has; `None` leaves them.
+        """
+        await self._steer(run_id, Resume(self.journal.find(run_id).run_id, budget))
 
     async def cancel(self, run_id: str, reason: str = "cancelled by its user") -> None:
         """End a run and everything below it."""

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from shoal.blueprints import (
     Blueprint,
-    Budget,
     ChildSupervision,
     Region,
     Repetition,
@@ -43,7 +42,6 @@ def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
         "agent.batch_tool_hint": bool(blueprint.batch_tool_hint),
         "agent.shell_hint": bool(blueprint.shell_hint),
         "agent.output.validator": blueprint.output is not None and blueprint.output.validator is not None,
-        "budget": blueprint.budget != Budget(),
         # Off is obeyed; and what it does by itself is no more than a note.
         "repetition_detection": blueprint.repetition.enabled and blueprint.repetition != Repetition(),
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from shoal.blueprints import (
     Blueprint,
     BlueprintTransform,
-    Budget,
     ChildSupervision,
     Edge,
     FanOut,
@@ -51,7 +49,6 @@ WHOLE: list[tuple[str, dict[str, Any]]] = [
     ("agent.batch_tool_hint", {"batch_tool_hint": True}),
     ("agent.shell_hint", {"shell_hint": True}),
     ("agent.output.validator", {"output": OutputSpec(validator="check.py")}),
-    ("budget", {"budget": Budget(max_cost_usd=Decimal(1))}),
     ("repetition_detection", {"repetition": Repetition(max_repeat_calls=2)}),
 ]
 
