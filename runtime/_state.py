@@ -17,6 +17,7 @@ import msgspec
 from shoal.blueprints import tool_name
 from shoal.errors import DefinitionMissing
 from shoal.providers import EMPTY, Message, ProviderState, Text, ToolCall, Usage
+from shoal.runtime._failures import first_paragraph
 from shoal.runtime._output_spec import OutputAsked
 from shoal.runtime._program import Program, StageProgram
 from shoal.runtime.context import (
@@ -352,7 +353,7 @@ class RunState:
                 return Message("user", () if payload.text is None else (payload.text,))
             case ChildEnded():
                 heading = self.children[payload.child].heading
-                return Message("user", (Text.of(f"{heading}\n{payload.output or payload.reason}"),))
+                return Message("user", (Text.of(f"{heading}\n{payload.output or first_paragraph(payload.reason)}"),))
             case _:
                 raise DefinitionMissing(f"run {self.run_id} refers to event {source}, which holds no text")
 
