@@ -14,6 +14,7 @@ from shoal.providers._json import as_count, as_object
 from shoal.providers._leaders import PrefixLeaders
 from shoal.providers._messages import API, MessagesEncoder
 from shoal.providers._messages_reply import MessagesReply
+from shoal.providers._rates import NO_RATES, Rates
 from shoal.providers._refusals import Asked
 from shoal.providers._sent import Sent
 from shoal.providers._states import Reader
@@ -44,6 +45,7 @@ def anthropic(
     profiles: Mapping[str, ModelProfile] | None = None,
     headers: Mapping[str, str] | None = None,
     timeouts: Timeouts | None = None,
+    rates: Rates | None = None,
     http: httpx.AsyncBaseTransport | None = None,
 ) -> VendorProvider:
     """Return a provider for Anthropic's Messages API.
@@ -61,6 +63,7 @@ def anthropic(
         profiles: What is known of its models, by model; wins over what ships and what the API reports.
         headers: Further headers of each request.
         timeouts: How long to wait.
+        rates: What one of its models takes a minute, until its answers say; `None` for no limit.
         http: What sends the requests, for proxies and tests; `None` uses the network.
 
     Raises:
@@ -80,6 +83,7 @@ def anthropic(
         default_model=model,
         profiles=profiles or {},
         secrets=secrets_in(url, api_key, *(headers or {}).values()),
+        rates=rates or NO_RATES,
         leaders=PrefixLeaders() if prefix_leader else None,
     )
 

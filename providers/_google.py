@@ -14,6 +14,8 @@ from shoal.providers._gemini import MAX_INLINE_BYTES, GeminiEncoder
 from shoal.providers._gemini_parts import API
 from shoal.providers._gemini_reply import GeminiReply
 from shoal.providers._json import as_count
+from shoal.providers._leaders import PrefixLeaders
+from shoal.providers._rates import NO_RATES, Rates
 from shoal.providers._refusals import Asked
 from shoal.providers._sent import Sent
 from shoal.providers._states import Reader
@@ -32,9 +34,11 @@ def google(
     name: str = "google",
     base_url: str = BASE_URL,
     max_inline_bytes: int = MAX_INLINE_BYTES,
+    prefix_leader: bool = True,
     profiles: Mapping[str, ModelProfile] | None = None,
     headers: Mapping[str, str] | None = None,
     timeouts: Timeouts | None = None,
+    rates: Rates | None = None,
     http: httpx.AsyncBaseTransport | None = None,
 ) -> VendorProvider:
     """Return a provider for Google's Gemini API.
@@ -45,9 +49,11 @@ def google(
         name: Name under which blueprints and spans know it.
         base_url: Where `/models/MODEL:streamGenerateContent` is appended.
         max_inline_bytes: The largest request that holds stored parts; larger ones are refused here.
+        prefix_leader: Requests wait up to 5 s for another one that writes their prefix to the cache.
         profiles: What is known of its models, by model; wins over what ships and what the API reports.
         headers: Further headers of each request.
         timeouts: How long to wait.
+        rates: What one of its models takes a minute, until its answers say; `None` for no limit.
         http: What sends the requests, for proxies and tests; `None` uses the network.
 
     Raises:
@@ -62,6 +68,8 @@ def google(
         default_model=model,
         profiles=profiles or {},
         secrets=secrets_in(url, api_key, *(headers or {}).values()),
+        rates=rates or NO_RATES,
+        leaders=PrefixLeaders() if prefix_leader else None,
     )
 
 

@@ -10,6 +10,7 @@ import httpx
 from shoal.providers._cache_keys import CacheKeys
 from shoal.providers._compatible import compatible
 from shoal.providers._leaders import PrefixLeaders
+from shoal.providers._rates import NO_RATES, Rates
 from shoal.providers._refusals import Asked
 from shoal.providers._responses import OPENAI_SERVER, ResponsesEncoder, ResponsesServer
 from shoal.providers._responses_items import API
@@ -37,6 +38,7 @@ def openai(
     profiles: Mapping[str, ModelProfile] | None = None,
     headers: Mapping[str, str] | None = None,
     timeouts: Timeouts | None = None,
+    rates: Rates | None = None,
     http: httpx.AsyncBaseTransport | None = None,
 ) -> VendorProvider:
     """Return a provider for OpenAI's Responses API. Nothing is stored there; reasoning comes and goes encrypted.
@@ -53,6 +55,7 @@ def openai(
         profiles: What is known of its models, by model; wins over what ships.
         headers: Further headers of each request.
         timeouts: How long to wait.
+        rates: What one of its models takes a minute, until its answers say; `None` for no limit.
         http: What sends the requests, for proxies and tests; `None` uses the network.
 
     Raises:
@@ -66,6 +69,7 @@ def openai(
         default_model=model,
         profiles=profiles or {},
         secrets=secrets_in(url, api_key, *(headers or {}).values()),
+        rates=rates or NO_RATES,
         leaders=PrefixLeaders() if prefix_leader else None,
     )
 
@@ -78,9 +82,11 @@ def openai_chat(
     base_url: str = BASE_URL,
     organization: str | None = None,
     project: str | None = None,
+    prefix_leader: bool = True,
     profiles: Mapping[str, ModelProfile] | None = None,
     headers: Mapping[str, str] | None = None,
     timeouts: Timeouts | None = None,
+    rates: Rates | None = None,
     http: httpx.AsyncBaseTransport | None = None,
 ) -> VendorProvider:
     """Return a provider for OpenAI's Chat Completions; see `openai`, which also keeps what a model thought.
@@ -94,9 +100,11 @@ def openai_chat(
         model=model,
         name=name,
         capabilities="openai",
+        prefix_leader=prefix_leader,
         profiles=profiles,
         headers=_headers(None, organization, project, headers),
         timeouts=timeouts,
+        rates=rates,
         http=http,
     )
 

@@ -249,6 +249,7 @@ def _apply(live: Live, command: Command) -> None:
         case Resume():
             if phase == "paused":
                 live.emit(RunResumed("user", "", command.budget if live.run_id == command.owner else None))
+                live.host.reconsider(live.state.serving[0])
         case Cancel(reason):
             end(live, "cancelled", reason)
         case Reach():

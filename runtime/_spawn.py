@@ -14,7 +14,9 @@ from shoal.providers import Message, Text
 from shoal.runtime._edges import enter
 from shoal.runtime._host import Host
 from shoal.runtime._live import Live
+from shoal.runtime._own_scripts import check_tools, own_scripts
 from shoal.runtime._program import Program
+from shoal.runtime._scripting import vetted_blocks
 from shoal.runtime._seeds import Resolved, check_callers, fitted, resolve_seeds
 from shoal.runtime._sources import Moment, sources
 from shoal.runtime._state import RunState
@@ -22,6 +24,7 @@ from shoal.runtime._tooling import tool_context
 from shoal.runtime._unbuilt import refuse_unbuilt
 from shoal.runtime.context import Draft, SeedResolved, items_of, resolve
 from shoal.runtime.events import BudgetGiven, Event, RunSpawned, ToolSource
+from shoal.runtime.scripts import Script
 
 
 @final
@@ -170,12 +173,14 @@ async def conceive(host: Host, birth: Birth) -> Born:
         budget=birth.budget,
     )
     entry = birth.stage or program.blueprint.entry
+    scripts = dict(await own_scripts(program.blueprint, host.sandbox, host.threads))
+    await check_tools(program.tool_scripts, host.sandbox)
     resolved = await _seeded(host, birth, spawned, entry)
-    scripts = {seed.script.path: seed.script for seed in resolved if seed.script is not None}
+    scripts |= {seed.script.path: seed.script for seed in resolved if seed.script is not None}
     spawned = msgspec.structs.replace(spawned, scripts=tuple((path, script.digest) for path, script in scripts.items()))
     state = RunState(birth.run_id, program)
     # Worked out on a state of its own first: what is refused here leaves no trace in the journal.
-    events = _first_events(host, state, spawned, entry, resolved)
+    events = await _first_events(host, state, spawned, entry, resolved, scripts)
     return Born(state, tuple(events), {script.digest: script.source for script in scripts.values()})
 
 
@@ -230,29 +235,35 @@ class _Drafting:
         self.events.append(event)
 
 
-def _first_events(
-    host: Host, state: RunState, spawned: RunSpawned, stage: str, resolved: tuple[Resolved, ...]
+async def _first_events(
+    host: Host,
+    state: RunState,
+    spawned: RunSpawned,
+    stage: str,
+    resolved: tuple[Resolved, ...],
+    scripts: Mapping[str, Script],
 ) -> list[Event]:
     first = Event(state.run_id, 1, host.clock.unix(), spawned)
     state.apply(first)
     drafting = _Drafting()
-    live = Live(state, host, journal=drafting)
+    live = Live(state, host, journal=drafting, scripts=scripts)
     program = state.program.stages[stage]
-    enter(live, stage, host.serving(program.model, spawned.model)[0])
+    await enter(live, stage, host.serving(program.model, spawned.model)[0])
     for seed in resolved:
-        _sow(live, seed)
+        await _sow(live, seed)
     return [first, *drafting.events]
 
 
-def _sow(live: Live, resolved: Resolved) -> None:
+async def _sow(live: Live, resolved: Resolved) -> None:
     region = live.state.view.states[resolved.region]
     caller = resolved.form == "caller"
     if region.region.kind == "checklist":
         _sow_items(live, resolved, "framework" if caller else "seed")
         return
     room = region.limits.budget - region.instruction_tokens
-    fitting = fitted(resolved, room, refuses=caller)
-    live.emit(SeedResolved(resolved.region, resolved.form, fitting.blocks, fitting.notes))
+    blocks, keys = await vetted_blocks(live, resolved.region, resolved.blocks)
+    fitting = fitted(msgspec.structs.replace(resolved, blocks=blocks), room, refuses=caller)
+    live.emit(SeedResolved(resolved.region, resolved.form, fitting.blocks, fitting.notes, keys))
 
 
 def _sow_items(live: Live, resolved: Resolved, writer: Literal["framework", "seed"]) -> None:

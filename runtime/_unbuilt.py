@@ -41,7 +41,6 @@ def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
         "agent.tool_list": blueprint.tool_list == "run",
         "agent.batch_tool_hint": bool(blueprint.batch_tool_hint),
         "agent.shell_hint": bool(blueprint.shell_hint),
-        "agent.output.validator": blueprint.output is not None and blueprint.output.validator is not None,
         # Off is obeyed; and what it does by itself is no more than a note.
         "repetition_detection": blueprint.repetition.enabled and blueprint.repetition != Repetition(),
     }
@@ -52,7 +51,6 @@ def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
 
 def _region(path: str, region: Region) -> Iterator[str]:
     used = {
-        "kind": region.kind == "custom",
         "accepts": region.accepts is not None,
         "max_stored": region.max_stored is not None,
     }
@@ -65,10 +63,8 @@ def _stage(path: str, stage: Stage) -> Iterator[str]:
     used = {
         "available_connectors": bool(stage.available_connectors),
         "output_routing": bool(stage.output_routing),
-        "hooks": bool(stage.hooks),
         "context.mode": stage.context.mode == "fresh",
         "context.observations": stage.context.observations is not None,
-        "output.validator": stage.output is not None and stage.output.validator is not None,
         "worker_query": stage.fan_out is not None and stage.fan_out.worker_query is not None,
         "split_prompt": stage.fan_out is not None and bool(stage.fan_out.split_prompt),
         "supervision": stage.supervision != ChildSupervision(),

@@ -7,6 +7,7 @@ starts at `Window.plan_write`, and only `Window.apply` changes it.
 from shoal.runtime.context._assemble import TOOLS, Part, Prompt, assemble
 from shoal.runtime.context._budget import Limits, resolve
 from shoal.runtime.context._calibration import Calibration
+from shoal.runtime.context._calls import REGION_HOOKS, Hook, ScriptCall, Value
 from shoal.runtime.context._changes import (
     WHOLE,
     BudgetChange,
@@ -23,7 +24,7 @@ from shoal.runtime.context._changes import (
     SeedRefreshed,
     SeedResolved,
 )
-from shoal.runtime.context._cut import cut_to, fit_blocks, materialise
+from shoal.runtime.context._cut import cut_to, fit_blocks, materialise, named
 from shoal.runtime.context._desk import Answer, Origin
 from shoal.runtime.context._entry import Draft, Entry, Group, estimate, estimate_text
 from shoal.runtime.context._layout import (
@@ -37,9 +38,20 @@ from shoal.runtime.context._layout import (
 )
 from shoal.runtime.context._operations import OPERATIONS, operate
 from shoal.runtime.context._plan import Order, Plan
+from shoal.runtime.context._plan_custom import NOTHING_SAID, Said
 from shoal.runtime.context._refresh import items_of
 from shoal.runtime.context._render import Theme
 from shoal.runtime.context._routing import Destination, destination, pointer, where_stands
+from shoal.runtime.context._said import (
+    ACCEPTED,
+    Misread,
+    Rendering,
+    Wrote,
+    load_rendering,
+    read_overflow,
+    read_render,
+    read_write,
+)
 from shoal.runtime.context._store import Item, RegionState
 from shoal.runtime.context._window import Window
 from shoal.runtime.context.attribution import (
@@ -53,11 +65,14 @@ from shoal.runtime.context.attribution import (
 )
 
 __all__ = [
+    "ACCEPTED",
     "CONVERSATION",
     "FINAL_OUTPUT",
     "INSTRUCTIONS",
+    "NOTHING_SAID",
     "OPERATIONS",
     "OVERHEAD",
+    "REGION_HOOKS",
     "REPLY_REASONING",
     "REPLY_TEXT",
     "TOOLS",
@@ -75,11 +90,13 @@ __all__ = [
     "EntryKind",
     "EntryWritten",
     "Group",
+    "Hook",
     "Item",
     "ItemChanged",
     "Layout",
     "LayoutChanged",
     "Limits",
+    "Misread",
     "Order",
     "Origin",
     "Part",
@@ -87,12 +104,17 @@ __all__ = [
     "Prompt",
     "RegionReset",
     "RegionState",
+    "Rendering",
+    "Said",
+    "ScriptCall",
     "SeedBlock",
     "SeedRefreshed",
     "SeedResolved",
     "Share",
     "Theme",
+    "Value",
     "Window",
+    "Wrote",
     "assemble",
     "attribute",
     "cost_of",
@@ -104,11 +126,16 @@ __all__ = [
     "fit_blocks",
     "items_of",
     "layout_of",
+    "load_rendering",
     "materialise",
+    "named",
     "names_of",
     "operate",
     "pointer",
     "rates_of",
+    "read_overflow",
+    "read_render",
+    "read_write",
     "resolve",
     "where_stands",
 ]

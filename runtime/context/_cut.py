@@ -109,7 +109,7 @@ def fit_blocks(blocks: Sequence[SeedBlock], room_tokens: int) -> tuple[tuple[See
         if block.tokens > left:
             shorter = cut_to(Message("user", (block.text,)), block.tokens, left)
             text = Text(b"".join([piece.body for piece in shorter.message.texts]))
-            kept = SeedBlock(block.name, text, shorter.tokens if shorter.chars else 0)
+            kept = msgspec.structs.replace(block, text=text, tokens=shorter.tokens if shorter.chars else 0)
             notes.append(f"{block.name or 'seed'}: {kept.tokens} of {block.tokens} tokens fit")
         if kept.tokens:
             fitting.append(kept)

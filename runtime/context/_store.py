@@ -117,6 +117,7 @@ class RegionState:
         "chars",
         "chunks",
         "cut",
+        "drawn",
         "entries",
         "instruction_tokens",
         "instructions",
@@ -128,6 +129,7 @@ class RegionState:
         "next_id",
         "next_item",
         "region",
+        "rendering",
         "tokens",
     )
 
@@ -151,6 +153,10 @@ class RegionState:
         """`moved` as it was when the model last saw its entries numbered."""
         self.cached: Any = None
         """What was rendered of the region as a whole, until it changes."""
+        self.rendering: Any = None
+        """What the script of a custom region made of it; `None` for nothing that can be used."""
+        self.drawn: Any = None
+        """Its blocks and segments, as they were sent last."""
 
     def __repr__(self) -> str:
         return f"<RegionState {self.region.name} {self.region.kind} {self.tokens}/{self.limits.budget} tokens>"

@@ -15,7 +15,6 @@ from shoal.blueprints import (
     FanOut,
     FileTracking,
     Observations,
-    OutputSpec,
     Region,
     Repetition,
     Stage,
@@ -48,7 +47,6 @@ WHOLE: list[tuple[str, dict[str, Any]]] = [
     ("agent.tool_list", {"tool_list": "run"}),
     ("agent.batch_tool_hint", {"batch_tool_hint": True}),
     ("agent.shell_hint", {"shell_hint": True}),
-    ("agent.output.validator", {"output": OutputSpec(validator="check.py")}),
     ("repetition_detection", {"repetition": Repetition(max_repeat_calls=2)}),
 ]
 
@@ -61,17 +59,15 @@ def test_a_key_of_the_blueprint_is_named(key: str, fields: dict[str, Any]):
 STAGE: list[tuple[str, dict[str, Any]]] = [
     ("available_connectors", {"available_connectors": ("server",)}),
     ("output_routing", {"output_routing": {"image/*": "images"}}),
-    ("hooks", {"hooks": {"on_enter": "x.py"}}),
     ("context.mode", {"context": StageContext(mode="fresh")}),
     ("context.observations", {"context": StageContext(observations=Observations())}),
-    ("output.validator", {"output": OutputSpec(validator="check.py")}),
     ("worker_query", {"mode": "fan_out", "fan_out": FanOut(worker_query="a reader")}),
     ("split_prompt", {"mode": "fan_out", "fan_out": FanOut(worker_agent="reader", split_prompt="Split.")}),
     ("supervision", {"supervision": ChildSupervision(restart="temporary")}),
     ("batch_tool_hint", {"batch_tool_hint": True}),
     ("shell_hint", {"shell_hint": True}),
     ("transitions.work.condition", {"transitions": (Edge("x"), Edge("work", "stuck", stuck_after_iterations=3))}),
-    ("context.regions.r.kind", {"context": StageContext(regions=(Region("r", kind="custom", script="r.py"),))}),
+    ("context.regions.r.max_stored", {"context": StageContext(regions=(Region("r", max_stored=1),))}),
 ]
 
 
@@ -81,7 +77,6 @@ def test_a_key_of_a_stage_is_named_with_its_stage(key: str, fields: dict[str, An
 
 
 REGION: list[tuple[str, dict[str, Any]]] = [
-    ("kind", {"kind": "custom", "script": "r.py"}),
     ("accepts", {"accepts": ("image/*",)}),
     ("max_stored", {"max_stored": 3}),
 ]
@@ -98,11 +93,11 @@ def test_what_is_switched_off_is_obeyed():
 
 
 def test_everything_that_is_used_is_named_at_once_in_the_order_of_the_file():
-    stages = (Stage("one", hooks={"on_enter": "x.py"}), Stage("two", available_connectors=("x",)))
+    stages = (Stage("one", batch_tool_hint=True), Stage("two", available_connectors=("x",)))
     made = replace(PLAIN, regions=(Region("r", accepts=("*/*",)),), dynamic_tools=True, stages=stages)
     assert refused(made) == (
         "context.regions.r.accepts",
         "agent.dynamic_tools",
-        "stages.one.hooks",
+        "stages.one.batch_tool_hint",
         "stages.two.available_connectors",
     )
