@@ -56,7 +56,13 @@ async def read_part(name: str) -> str:
     return words(name, 24_000)
 
 
-TOOLS = (search, read_part)
+@tool(reads=True)
+async def fetch(url: str) -> str:
+    """Fetch a page of the web."""
+    return words(url, 9_000)
+
+
+TOOLS = (search, read_part, fetch)
 TASK_TEXT = "Find out when the pier opens again."
 SEEDS = {"rules": words("rule", 8_000), "corpus": words("corpus", 100_000)}
 
@@ -87,18 +93,18 @@ def said(text: str) -> wire.Turn:
 
 
 def research() -> Workload:
-    """50 turns: searches whose results go to a region that grows, and a checklist that is rewritten now and then."""
-    found = Region("findings", kind="temporary", max_tokens=120_000, volatility="grows")
+    """50 turns: pages go to a region that grows and lets go of the oldest; a checklist is rewritten now and then."""
+    found = Region("findings", kind="temporary", max_tokens=40_000, volatility="grows")
     talk = Region("conversation", kind="sliding_window", max_tokens=20_000, max_items=None)
-    routed = ToolRouting(overrides={"search": Route("findings")})
+    routed = ToolRouting(overrides={"fetch": Route("findings")})
     stage = Stage("research", system_prompt=words("how", 600), available_tools=NAMES, tool_routing=routed, nudge=QUIET)
 
     def says(number: int, _ask: wire.Ask) -> wire.Turn:
         if number == 50:
             return said("That is all.")
-        return (
-            called("todo_add", text=f"look into {number}") if number % 10 == 3 else called("search", query=f"{number}")
-        )
+        if number % 10 == 3:
+            return called("todo_add", text=f"look into {number}")
+        return called("fetch", url=f"https://archive/{number}")
 
     return Workload(Blueprint("research", (stage,), regions=(TASK, RULES, found, TODOS, INSTRUCTIONS, talk)), says)
 
@@ -144,22 +150,22 @@ def fan_out() -> Workload:
     return Workload(lead, says, worker)
 
 
-def chat() -> Workload:
+def chat(turns: int = 200) -> Workload:
     """200 turns with a user, in a window that has to let go of its oldest turns more than once."""
     facts = Region("facts", kind="hashmap", max_tokens=4_000)
     talk = Region("conversation", kind="sliding_window", max_tokens=12_000, max_items=None)
     stage = Stage("talk", mode="interactive", system_prompt=words("manners", 3_000), available_tools=NAMES)
 
     async def drive(run: Run) -> None:
-        turns = 0
+        left = turns
         async for event in run.events():
             if isinstance(event.payload, QuestionAsked):
-                turns += 1
-                if turns == 200:
+                left -= 1
+                if not left:
                     await run.cancel("enough")
                     return
                 await anyio.sleep(30.0)
-                await run.send(words(f"and {turns}", 300))
+                await run.send(words(f"and {left}", 300))
 
     def says(number: int, _ask: wire.Ask) -> wire.Turn:
         return said(words(f"so {number}", 500))
@@ -203,7 +209,7 @@ def gather_then_plan() -> Workload:
     return Workload(Blueprint("plan", (gather, plans), regions=(TASK, RULES, sources, plan, INSTRUCTIONS, talk)), says)
 
 
-NAMES = ("search", "read_part", "todo_add", "context_write")
+NAMES = ("search", "read_part", "fetch", "todo_add", "context_write")
 WORKLOADS: dict[str, Callable[[], Workload]] = {
     "research": research,
     "pipeline": pipeline,

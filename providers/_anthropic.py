@@ -8,7 +8,6 @@ from typing import Any, Literal, TypeAlias, final
 
 import httpx
 
-from shoal.errors import ProviderUnavailable
 from shoal.providers._breakpoints import MarkerRules
 from shoal.providers._json import as_count, as_object
 from shoal.providers._leaders import PrefixLeaders
@@ -20,7 +19,7 @@ from shoal.providers._sent import Sent
 from shoal.providers._states import Reader
 from shoal.providers._transport import Timeouts, Transport
 from shoal.providers._values import ModelProfile, Request, TokenCount
-from shoal.providers._vendor import Line, VendorProvider, checked_url, secrets_in
+from shoal.providers._vendor import Line, VendorProvider, checked_url, counted, secrets_in
 
 BASE_URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"
@@ -137,13 +136,7 @@ class MessagesDialect:
         answer = await line.ask("/v1/messages/count_tokens", sent.body, headers=sent.headers, absent=_NO_SUCH_PATH)
         if answer is None:
             return TokenCount(-(-sent.body.size // 4), "estimate")
-        if not as_count(answer.get("input_tokens")):
-            raise ProviderUnavailable(
-                f"{line.asked.provider}: the count of tokens is {answer.get('input_tokens')!r}; "
-                "check that the base URL is right",
-                **line.asked.context(status=200),
-            )
-        return TokenCount(as_count(answer["input_tokens"]), "vendor", exact=True)
+        return counted(answer.get("input_tokens"), line)
 
     async def describe(self, profile: ModelProfile, line: Line) -> ModelProfile | None:
         """Return *profile* with what the API itself says of the model; `None` where it says nothing."""

@@ -9,7 +9,6 @@ from urllib.parse import quote
 
 import httpx
 
-from shoal.errors import ProviderUnavailable
 from shoal.providers._gemini import MAX_INLINE_BYTES, GeminiEncoder
 from shoal.providers._gemini_parts import API
 from shoal.providers._gemini_reply import GeminiReply
@@ -21,7 +20,7 @@ from shoal.providers._sent import Sent
 from shoal.providers._states import Reader
 from shoal.providers._transport import Timeouts, Transport
 from shoal.providers._values import ModelProfile, Request, TokenCount
-from shoal.providers._vendor import Line, VendorProvider, checked_url, secrets_in
+from shoal.providers._vendor import Line, VendorProvider, checked_url, counted, secrets_in
 
 BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
 _NO_SUCH_PATH = frozenset({404, 405, 501})
@@ -113,13 +112,7 @@ class GeminiDialect:
         answer = await line.ask(f"{_path(request.model)}:countTokens", sent.body, absent=_NO_SUCH_PATH)
         if answer is None:
             return TokenCount(-(-sent.body.size // 4), "estimate")
-        if not as_count(answer.get("totalTokens")):
-            raise ProviderUnavailable(
-                f"{line.asked.provider}: the count of tokens is {answer.get('totalTokens')!r}; "
-                "check that the base URL is right",
-                **line.asked.context(status=200),
-            )
-        return TokenCount(as_count(answer["totalTokens"]), "vendor", exact=True)
+        return counted(answer.get("totalTokens"), line)
 
     async def describe(self, profile: ModelProfile, line: Line) -> ModelProfile | None:
         """Return *profile* with what the API itself says of the model; `None` where it says nothing."""

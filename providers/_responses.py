@@ -33,6 +33,7 @@ _MADE_FROM_REQUEST = frozenset(
 ) | {"conversation", "previous_response_id", "prompt", "prompt_cache_key", "prompt_cache_options"}
 _SAMPLING = frozenset({"temperature", "top_logprobs", "top_p"})
 _ONLY_WITH_TOOLS = frozenset({"max_tool_calls", "parallel_tool_calls", "tool_choice"})
+_COUNTED = frozenset({"model", "parallel_tool_calls", "reasoning", "text", "tool_choice"})
 _MARKER = b',"prompt_cache_breakpoint":{"mode":"explicit"}'
 _ENCRYPTED = "reasoning.encrypted_content"
 _json = msgspec.json.Encoder(order="sorted").encode
@@ -51,6 +52,7 @@ class ResponsesServer:
         marks_results: A marker in a result has an effect.
         cache_key: It takes a `prompt_cache_key`: of the shared prefix, or of the run; `None` for none.
         hides_limit: A reply that reached its limit is called complete.
+        counts: It counts what a request shows.
     """
 
     server: str
@@ -60,9 +62,11 @@ class ResponsesServer:
     marks_results: bool = False
     cache_key: Literal["prefix", "run"] | None = "prefix"
     hides_limit: bool = False
+    counts: bool = False
 
 
-OPENAI_SERVER = ResponsesServer("openai")
+OPENAI_SERVER = ResponsesServer("openai", counts=True)
+LLAMA_SERVER = ResponsesServer("llama.cpp", markers=False, cache_key=None, hides_limit=True)
 
 
 @final
@@ -94,12 +98,13 @@ class ResponsesEncoder:
     def __repr__(self) -> str:
         return f"<ResponsesEncoder for {self.profile.model}>"
 
-    def encode(self, request: Request, *, cache_key: str | None = None) -> Sent:
+    def encode(self, request: Request, *, cache_key: str | None = None, counting: bool = False) -> Sent:
         """Return the body of *request*.
 
         Args:
             request: The request.
             cache_key: What requests with this prefix have in common; `None` for nothing.
+            counting: The body is to be counted: without markers and what only generating needs.
 
         Raises:
             ProviderRefused: It could only be refused.
@@ -108,8 +113,10 @@ class ResponsesEncoder:
         spoken = self._conversation.whole(request.messages, tailed=tail_of(request) is not None)
         blocks = [block for block in request.system if not blank(block.texts)]
         plan = self._outline(request, tools, blocks, spoken)
-        markers = self._markers(request, plan)
+        markers = NO_MARKERS if counting else self._markers(request, plan)
         settings = self._settings(request, tools.names)
+        if counting:
+            settings = {name: value for name, value in settings.items() if name in _COUNTED}
         if cache_key is not None:
             settings["prompt_cache_key"] = cache_key
         if markers.explicit:

@@ -8,8 +8,8 @@ from typing import Any, Protocol, final
 
 import httpx
 
-from shoal.errors import ConfigInvalid, ProviderBusy, ProviderError
-from shoal.providers._json import as_object
+from shoal.errors import ConfigInvalid, ProviderBusy, ProviderError, ProviderUnavailable
+from shoal.providers._json import as_count, as_object
 from shoal.providers._leaders import PrefixLeaders
 from shoal.providers._profiles import shipped_profile
 from shoal.providers._rates import NO_RATES, RateLimit, Rates
@@ -269,6 +269,20 @@ async def refused(answer: Answer, asked: Asked) -> ProviderError:
     """Return the error that *answer*, which is no reply, stands for."""
     body = body_of(await answer.read_error())
     return refusal(asked, body, status=answer.status, headers=answer.headers)
+
+
+def counted(tokens: object, line: Line) -> TokenCount:
+    """Return what a vendor says that a request costs.
+
+    Raises:
+        ProviderUnavailable: It says nothing of the kind.
+    """
+    if not as_count(tokens):
+        raise ProviderUnavailable(
+            f"{line.asked.provider}: the count of tokens is {tokens!r}; check that the base URL is right",
+            **line.asked.context(status=200),
+        )
+    return TokenCount(as_count(tokens), "vendor", exact=True)
 
 
 def checked_url(base_url: str, example: str) -> httpx.URL:

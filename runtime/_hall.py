@@ -30,7 +30,8 @@ from shoal.runtime import _threads
 from shoal.runtime._budget import Purses
 from shoal.runtime._bundle import Bundle, bundle_of, read_definition
 from shoal.runtime._clock import Clock
-from shoal.runtime._control import Cancel, Command, Pause, Reach, steer
+from shoal.runtime._control import Cancel, Command, Pause, Reach, Resume, steer
+from shoal.runtime._fork import plan_fork
 from shoal.runtime._host import ChildRequest, Serving
 from shoal.runtime._keeper import Keeper
 from shoal.runtime._keys import Keys
@@ -277,6 +278,29 @@ class Hall:
             self.keeper.made_of[run_id] = program
             await self._house(run_id, None, resumed_by)
 
+    async def fork(self, run_id: str, at: int | None, tools: Sequence[Tool]) -> str:
+        """Copy the history of a run up to *at* into a new run, let that live here, and return its id.
+
+        Raises:
+            RunNotFound, SpawnRefused, JournalDamaged: See `plan_fork`.
+            DefinitionMissing: What the run is made of cannot be had.
+        """
+        self._check_open()
+        await self.journal.barrier()
+        copies = plan_fork(self.journal, run_id, at, self.clock.new_id)
+        programs = {copy.run_id: self.defined(copy.definition, tools) for copy in copies}
+        for copy in copies:
+            for event in copy.events:
+                self.journal.graft(event)
+        await self.journal.barrier()
+        # Children first: a parent that waits for one finds it at home.
+        for copy in reversed(copies):
+            await self.take_up(copy.run_id, programs[copy.run_id], "fork")
+        for copy in copies:
+            if copy.paused:
+                await steer(self, copy.run_id, Resume())
+        return copies[0].run_id
+
     async def _house_again(self, run_id: str) -> None:
         await self._house(run_id, None, None)
 
@@ -315,7 +339,7 @@ class Hall:
             raise DefinitionMissing(f"the journal holds no event of run {run_id}")
         assert isinstance(first.payload, RunSpawned)  # the first event of every run
         program = self.keeper.made_of.get(run_id) or self._looked_at(first.payload.definition)
-        state = RunState(run_id, program)
+        state = RunState(run_id, program, definition=self.journal.definition)
         state.apply(first)
         for event in events:
             state.apply(event)

@@ -21,18 +21,25 @@ from shoal.runtime._failures import first_paragraph
 from shoal.runtime._output_spec import OutputAsked
 from shoal.runtime._program import Program, StageProgram
 from shoal.runtime.context import (
+    CONVERSATION,
     WHOLE,
     Calibration,
     ContextCompacted,
     EntriesEvicted,
     EntriesReleased,
     EntryWritten,
+    Epoch,
     ItemChanged,
     LayoutChanged,
+    Prompt,
+    PromptAmended,
+    PromptEpoch,
     RegionReset,
     SeedRefreshed,
     SeedResolved,
     Window,
+    assemble,
+    load_rendering,
     materialise,
 )
 from shoal.runtime.events import (
@@ -243,11 +250,13 @@ class RunState:
     Args:
         run_id: The run.
         program: What it is made of.
+        definition: Returns what the journal holds under a digest; `None` where scripts' renderings are not needed.
     """
 
-    def __init__(self, run_id: str, program: Program) -> None:
+    def __init__(self, run_id: str, program: Program, *, definition: Callable[[str], bytes] | None = None) -> None:
         self.run_id = run_id
         self.program = program
+        self._definition = definition
         self.seq = 0
         self.phase: Phase = "running"
         self.budget = program.blueprint.budget
@@ -257,6 +266,8 @@ class RunState:
         self.last_at = 0.0
         """When its newest event happened, in unix seconds."""
         self.spawned: RunSpawned | None = None
+        self.copied = 0
+        """How many of its events are another run's history, which was billed there."""
         self.title: str | None = None
         self.paused: RunPaused | None = None
         self.ended: RunEnded | None = None
@@ -290,6 +301,10 @@ class RunState:
         self.usage = Usage()
         self.cost: Decimal | None = Decimal(0)
         self.calibration: dict[str, Calibration] = {}
+        self.epoch: Epoch | None = None
+        """What was sent to the stage's model, where that binds its thinking to it; `None` for any other model."""
+        self.epochs = 0
+        """How many epochs there were."""
         self.asked = (0, 0)
         """Estimates of the newest request of the stage: its regions, and what is in none."""
         self.renders: Mapping[str, str] = {}
@@ -330,13 +345,23 @@ class RunState:
     @property
     def now_calibration(self) -> Calibration:
         """How estimates for the current model are corrected."""
-        return self.calibration.get(self.serving[1], Calibration())
+        return self.calibrated(self.serving[1])
+
+    def calibrated(self, model: str) -> Calibration:
+        """Return how estimates for *model* are corrected."""
+        return self.calibration.get(model, Calibration())
 
     @property
     def next_due(self) -> float | None:
         """When the next thing that the run waits for falls due, in unix seconds; `None` for nothing."""
         due = [asked.expires_at for asked in self.questions.values() if asked.expires_at is not None]
         return min(due, default=None)
+
+    def prompt(self) -> Prompt:
+        """Return what the stage's next request shows its model, as far as it is journaled."""
+        if self.epoch is not None:
+            return self.epoch.prompt(self.view)
+        return assemble(self.view, self.stage.offered)
 
     def parked(self, index: int) -> bool:
         """Say whether call *index* of the newest reply waits for a person, or for the end of a child."""
@@ -416,6 +441,8 @@ class RunState:
                     message = Message("user", message.texts)  # a result that was routed is plain text where it went
             else:
                 message = Message("user", () if written.text is None else (written.text,))
+        if self.epoch is not None and written.replaces:
+            self.epoch.note(self.view, written)
         self.view.apply(written, event.seq, event.at, message)
         if self.inbox:
             self.inbox = [(seq, mail) for seq, mail in self.inbox if seq != written.source]
@@ -440,6 +467,8 @@ class RunState:
     def on_spawn(self, event: Event, payload: RunSpawned) -> None:
         self.spawned = payload
         self._limit(payload.budget)
+        if payload.forked_from is not None:
+            self.copied = payload.forked_from[1]
 
     def on_enter(self, event: Event, payload: StageEntered) -> None:
         layout = self.program.stages[payload.stage].layout
@@ -447,7 +476,7 @@ class RunState:
             self.window = Window(layout, payload.window_tokens)
         else:
             self.window.enter(layout, payload.window_tokens)
-        self.serving = (payload.provider, payload.model, payload.window_tokens)
+        self._serve(payload.provider, payload.model, payload.window_tokens)
         self.window.ratio = self.now_calibration.ratio
         self.visits[payload.stage] = payload.visit
         self.visit = Visit(payload.stage, payload.visit, event.seq)
@@ -457,10 +486,17 @@ class RunState:
         self.turn = self.routing = self.failure = self.leaving = None
 
     def on_change_model(self, event: Event, payload: ModelChanged) -> None:
-        self.serving = (payload.provider, payload.model, payload.window_tokens)
+        self._serve(payload.provider, payload.model, payload.window_tokens)
         self.view.enter(self.stage.layout, payload.window_tokens)
         self.view.ratio = self.now_calibration.ratio
         self.failure = None
+
+    def _serve(self, provider: str, model: str, window_tokens: int) -> None:
+        if self.serving[:2] != (provider, model):
+            self.epoch = None  # nothing was sent to that one yet, and another one's thinking is not sent to it
+        if self.view.layout.regions[CONVERSATION].kind == "custom":
+            self.epoch = None  # what a script shows of the conversation brings no thinking back
+        self.serving = (provider, model, window_tokens)
 
     def on_leave(self, event: Event, payload: StageLeft) -> None:
         self.turn = self.routing = self.failure = None
@@ -477,7 +513,20 @@ class RunState:
     def on_choose(self, event: Event, payload: TransitionChosen) -> None:
         self.leaving = payload
 
+    def on_epoch(self, event: Event, payload: PromptEpoch) -> None:
+        if self._definition is not None:
+            for region, digest in payload.renders:
+                self.view.show(region, load_rendering(self._definition(digest)))
+        self.epoch = Epoch(self.view, self.stage.offered, payload, self.epoch)
+        self.epochs += 1
+
+    def on_amend(self, event: Event, payload: PromptAmended) -> None:
+        assert self.epoch is not None  # only an epoch is amended
+        self.epoch.amend(self.view, payload)
+
     def on_started(self, event: Event, payload: InferenceStarted) -> None:
+        if self.epoch is not None and payload.purpose in ("stage", "routing"):
+            self.epoch.sent(self.view)
         if payload.purpose in ("stage", "routing"):
             self.renders = dict(payload.renders)
         if payload.purpose != "stage":
@@ -496,7 +545,8 @@ class RunState:
         return sum(s.charged for n, s in self.view.states.items() if self.view.layout.sees(n))
 
     def on_completed(self, event: Event, payload: InferenceCompleted) -> None:
-        self._bill(payload)
+        if event.seq > self.copied:
+            self._bill(payload)
         if payload.purpose == "stage":
             assert self.visit is not None  # a stage's reply comes inside a visit
             self._recent[event.seq] = payload
@@ -553,11 +603,12 @@ class RunState:
             self.failure = payload
 
     def on_measured(self, event: Event, payload: TokensMeasured) -> None:
-        self._learn(payload.model, payload.estimated, payload.base, payload.tokens)
+        # The vendor's own count is of what goes out next, and no average is as good.
+        exact = not payload.how.startswith("tiktoken:")
+        self._learn(payload.model, payload.estimated, payload.base, payload.tokens, exact=exact)
 
-    def _learn(self, model: str, estimated: int, base: int, measured: int) -> None:
-        known = self.calibration.get(model, Calibration())
-        self.calibration[model] = known.observed(estimated, base, measured)
+    def _learn(self, model: str, estimated: int, base: int, measured: int, *, exact: bool = False) -> None:
+        self.calibration[model] = self.calibrated(model).observed(estimated, base, measured, exact=exact)
         if model == self.serving[1]:
             self.view.ratio = self.calibration[model].ratio
 
@@ -695,6 +746,8 @@ class RunState:
         self.questions.clear()
 
     def on_in_window(self, event: Event, payload: Any) -> None:
+        if self.epoch is not None:
+            self.epoch.note(self.view, payload)
         self.view.apply(payload, event.seq, event.at)
 
     # --- comparing
@@ -726,6 +779,7 @@ class RunState:
             "usage": self.usage,
             "cost": self.cost,
             "calibration": dict(self.calibration),
+            "epoch": (self.epochs, None if self.epoch is None else self.epoch.dump(self.view)),
             "renders": dict(self.renders),
             "stopped": self.stopped,
             "hooks_at_end": dict(self.hooks_at_end),
@@ -765,6 +819,8 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     InferenceCompleted: RunState.on_completed,
     InferenceFailed: RunState.on_failed,
     TokensMeasured: RunState.on_measured,
+    PromptEpoch: RunState.on_epoch,
+    PromptAmended: RunState.on_amend,
     ToolCallStarted: RunState.on_call_started,
     ToolCallCompleted: RunState.on_call_completed,
     MessageReceived: RunState.on_receive,
@@ -780,9 +836,19 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
 _STOPS: Mapping[str, str] = {"cancel": "stopped the run", "failed": "failed"}
 
 
-def fold(run_id: str, program: Program, events: Iterable[Event]) -> RunState:
-    """Return the state that *events* (all of a run, oldest first) add up to."""
-    state = RunState(run_id, program)
+def fold(
+    run_id: str, program: Program, events: Iterable[Event], *, definition: Callable[[str], bytes] | None = None
+) -> RunState:
+    """Return the state that *events* (all of a run, oldest first) add up to.
+
+    Args:
+        run_id: The run.
+        program: What it is made of.
+        events: Its events.
+        definition: Returns what the journal holds under a digest; without it, nobody may ask for the prompt of a run
+            whose scripts rendered something.
+    """
+    state = RunState(run_id, program, definition=definition)
     for event in events:
         state.apply(event)
     return state

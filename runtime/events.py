@@ -22,6 +22,8 @@ from shoal.runtime.context import (
     EntryWritten,
     ItemChanged,
     LayoutChanged,
+    PromptAmended,
+    PromptEpoch,
     RegionReset,
     SeedRefreshed,
     SeedResolved,
@@ -84,6 +86,7 @@ class RunSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
         budget: Limits in place of its blueprint's; `None` for none.
         scripts: Scripts that are not in its definition, such as those of seeds: path, as the blueprint writes it, and
             the digest under which the journal holds the text.
+        forked_from: The run that its first events are copied from, and how many those are; `None` for none.
     """
 
     name: str
@@ -109,6 +112,7 @@ class RunSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
     output_format: str | None = None
     output_instructions: str | None = None
     output_schema: str | None = None
+    forked_from: tuple[str, int] | None = None
     budgets: tuple[str, ...] = ()
     budget: BudgetGiven | None = None
 
@@ -132,7 +136,7 @@ class RunPaused(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 @final
 class RunResumed(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The run goes on. *by*: `user`, or `restart` where a process took it up again; *process* is that process.
+    """The run goes on. *by*: `user`, `restart` where a process took it up again, or `fork`; *process* is that process.
 
     *budget* takes the place of the limits that the run had; `None` leaves them.
     """
@@ -394,6 +398,7 @@ class InferenceStarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
         base: Estimate of what is in no region: tool schemas and framing.
         renders: What scripts rendered of custom regions: region, and the digest under which the journal holds it. A
             region whose script showed nothing that can be used is not among them.
+        wanted_tokens: The reply budget that was asked for, where the window leaves less; 0 where it leaves it all.
     """
 
     purpose: Purpose
@@ -407,6 +412,7 @@ class InferenceStarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
     estimated: int = 0
     base: int = 0
     renders: tuple[tuple[str, str], ...] = ()
+    wanted_tokens: int = 0
 
 
 @final
@@ -518,13 +524,23 @@ class InferenceFailed(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 @final
 class TokensMeasured(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A provider counted a request before it was sent. *estimated* is what the regions were estimated at."""
+    """A request was counted before it was sent.
+
+    Args:
+        model: The model.
+        tokens: The count.
+        how: Who counted: `vendor`, `server`, or `tiktoken:ENCODING`.
+        estimated: What its regions were estimated at, uncorrected.
+        base: Estimate of what is in no region: tool schemas and framing.
+        job: Id of the lane job it belongs to; 0 for none.
+    """
 
     model: str
     tokens: int
     how: str
     estimated: int
     base: int = 0
+    job: int = 0
 
 
 # --- tools and people
@@ -693,6 +709,8 @@ Payload: TypeAlias = (
     | InferenceRetried
     | InferenceFailed
     | TokensMeasured
+    | PromptEpoch
+    | PromptAmended
     | ToolCallStarted
     | ToolCallCompleted
     | MessageReceived
@@ -742,7 +760,8 @@ NUMBERS: Mapping[type[Payload], int] = {
     InferenceRetried: 42,
     InferenceFailed: 43,
     TokensMeasured: 44,
-    # 45 PromptEpoch, 46 PromptAmended
+    PromptEpoch: 45,
+    PromptAmended: 46,
     ToolCallStarted: 50,
     ToolCallCompleted: 51,
     MessageReceived: 52,

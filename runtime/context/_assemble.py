@@ -137,6 +137,16 @@ class _Shown(msgspec.Struct, frozen=True, gc=False):
     message_tokens: int = 0
     message_chars: int = 0
 
+    @property
+    def digest(self) -> bytes:
+        """Stands for all of it; empty for nothing."""
+        return b"".join([*[block.digest for block in self.blocks], *[one.digest for one in self.segments]])
+
+    @property
+    def tokens(self) -> int:
+        """Estimate of what all of it costs."""
+        return self.block_tokens + self.message_tokens
+
 
 _NOTHING = _Shown()
 

@@ -109,6 +109,7 @@ async def test_no_key_is_in_any_log_error_span_or_event(
             *[repr(event) for event in swarm.journal.read(run.run_id)],
         ]
     written += [await failure(provider, how) for how in ("stream", "count", "discover")]
+    await provider.aclose()
     telemetry.close()
     written += [span.to_json() for span in spans.get_finished_spans()]
     assert "Provider" in str([span.attributes for span in spans.get_finished_spans()])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -13,7 +14,16 @@ from runkit import blueprint, edge, events_of, kinds, stage, swarm_of
 
 from shoal.blueprints import ModelChoice, ModelSettings
 from shoal.errors import RunIsPaused
-from shoal.providers import RateLimit, RetryPolicy, Timeouts, VendorProvider, anthropic, openai_chat
+from shoal.providers import (
+    ModelProfile,
+    RateLimit,
+    RetryPolicy,
+    Timeouts,
+    VendorProvider,
+    anthropic,
+    openai_chat,
+    shipped_profile,
+)
 from shoal.runtime import Event, Run, Swarm
 from shoal.runtime.events import InferenceFailed, InferenceRetried, InferenceStarted
 from shoal.testing import wire
@@ -40,18 +50,26 @@ async def town(
     limits: wire.Limits | None = None,
     models: Mapping[str, Mapping[str, Any]] | None = None,
     timeouts: Timeouts | None = None,
+    window_tokens: int | None = None,
     **more: Any,
 ) -> AsyncIterator[tuple[Swarm, wire.Server]]:
     """Open a swarm whose two providers speak to one wire server."""
     settings = wire.Settings(faults=faults, limits=limits or wire.Limits(), models=models or {})
     async with wire.serve(brain, settings) as server:
         providers: list[VendorProvider] = [
-            anthropic(KEY, base_url=server.base_url, timeouts=timeouts),
+            anthropic(KEY, base_url=server.base_url, timeouts=timeouts, profiles=small(window_tokens)),
             openai_chat(KEY, base_url=server.openai_url, timeouts=timeouts),
         ]
         async with swarm_of(*providers, **more) as swarm:
             yield swarm, server
         assert [found for found in server.violations if found.enforced and found.rule != "A20"] == []
+
+
+def small(window_tokens: int | None) -> dict[str, ModelProfile]:
+    """Return the first model's profile with another window; none where that is `None`."""
+    known = shipped_profile(CLAUDE.model or "")
+    changed = {} if window_tokens is None else {"window_tokens": window_tokens, "max_output_tokens": 50}
+    return {known.model: replace(known, **changed)} if changed else {}
 
 
 def of(events: Sequence[Event], kind: type[Any]) -> list[Any]:
@@ -186,6 +204,22 @@ async def test_a_prompt_that_is_too_long_pauses_the_run_and_says_by_how_much():
         with pytest.raises(RunIsPaused, match=r"too long: \d+ tokens > 50") as paused:
             await run.result()
     assert paused.value.reason == "context overflow"
+
+
+async def test_a_large_request_is_counted_by_its_vendor_before_it_is_sent():
+    async with town(wire.Script("done"), window_tokens=100) as (swarm, server):
+        run = await swarm.spawn(blueprint(stage(available_tools=(), system_prompt="x " * 90), model=PLAIN.model))
+        await run.result()
+        assert [exchange.incoming.path for exchange in server.journal] == ["/v1/messages/count_tokens", "/v1/messages"]
+        assert kinds(events_of(swarm, run), "TokensMeasured") == ["TokensMeasured"]
+
+
+async def test_where_the_counter_is_down_the_request_goes_out_uncounted():
+    down = at("/count_tokens", wire.Failure(500))
+    async with town(wire.Script("done"), down, window_tokens=100) as (swarm, server):
+        run = await swarm.spawn(blueprint(stage(available_tools=(), system_prompt="x " * 90), model=PLAIN.model))
+        assert (await run.result()).output == "done"
+        assert [exchange.status for exchange in server.journal] == [500, 200]
 
 
 # --- pacing

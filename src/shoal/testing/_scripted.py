@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, NoReturn, TypeAlias, cast, final
 
@@ -105,6 +105,8 @@ class ScriptedProvider:
         max_output_tokens: Longest reply of every model.
         price: Price of every model; `None` leaves it unknown.
         lenient: Take transcripts that a vendor would refuse.
+        profile: What is known of every model, but for its name, in place of window, longest reply and price.
+        count: Counts a request, in place of the estimate.
     """
 
     def __init__(
@@ -117,6 +119,8 @@ class ScriptedProvider:
         max_output_tokens: int = 8_192,
         price: Price | None = PRICE,
         lenient: bool = False,
+        profile: ModelProfile | None = None,
+        count: Callable[[Request], TokenCount] | None = None,
     ) -> None:
         self.default_model = "scripted-model"
         self._replies = replies
@@ -127,6 +131,8 @@ class ScriptedProvider:
         self._max_output_tokens = max_output_tokens
         self._price = price
         self._lenient = lenient
+        self._profile = profile
+        self._count = count
         self._played = _Played()
         self.closed = False
 
@@ -145,6 +151,8 @@ class ScriptedProvider:
 
     def profile(self, model: str) -> ModelProfile:
         """Return the profile that every model has here."""
+        if self._profile is not None:
+            return replace(self._profile, model=model)
         return ModelProfile(
             model,
             window_tokens=self._window_tokens,
@@ -155,8 +163,8 @@ class ScriptedProvider:
         )
 
     async def count_tokens(self, request: Request) -> TokenCount:
-        """Return the encoded bytes of *request* / 4."""
-        return TokenCount(_tokens(request), "estimate")
+        """Return what the given counter says of *request*, or else its encoded bytes / 4."""
+        return TokenCount(_tokens(request), "estimate") if self._count is None else self._count(request)
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
         """Play the next reply.
