@@ -99,8 +99,9 @@ def deliver_mail(live: Live) -> None:
         return
     for seq, mail in tuple(live.state.inbox):
         region = mail.region if mail.region in live.state.view.states else None
-        message = Message("user", (mail.text,))
-        write(live, region or CONVERSATION, Draft("user_message", message, max(1, estimate(message)), seq))
+        message = Message("user", (mail.text,), blobs=live.state.shelf.blobs(mail.parts))
+        cost = max(1, estimate(message, live.state.view.intake))
+        write(live, region or CONVERSATION, Draft("user_message", message, cost, seq, parts=mail.parts))
 
 
 # --- the guard
@@ -279,7 +280,9 @@ def _failed(live: Live, serving: Serving, purpose: Purpose, started: int, error:
         window = following.profile.window_tokens
         changes = live.state.view.plan_layout(live.state.stage.layout, following.model, window)
         live.change((change, None) for change in changes)
-        live.emit(ModelChanged(following.provider.name, following.model, window, name))
+        intake = following.profile.intake
+        named = (following.provider.name, following.model, window, name)
+        live.emit(ModelChanged(*named, intake.types, intake.counting))
 
 
 def _next_candidate(live: Live, serving: Serving) -> Serving | None:

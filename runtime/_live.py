@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, final
 import anyio
 
 from shoal.providers import Message
+from shoal.runtime._attachment import Prepared, named
 from shoal.runtime._host import Host, Serving
 from shoal.runtime._state import RunState
 from shoal.runtime._tooling import context_of
@@ -25,6 +26,10 @@ class Appends(Protocol):
 
     def append(self, event: Event) -> None:
         """Put *event* behind everything appended so far."""
+        ...
+
+    def store(self, digest: str, data: bytes) -> None:
+        """Keep the bytes of a part under their *digest*."""
         ...
 
 
@@ -99,6 +104,16 @@ class Live:
         self._journal.append(event)
         self.state.apply(event, message)
         return event.seq
+
+    def keep(self, part: Prepared) -> int:
+        """Keep *part* and return the seq of its `PartStored`; what the run has already is not stored again."""
+        shelf = self.state.shelf
+        known = shelf.known(part.stored.digest, part.stored.name)
+        if known is not None:
+            return known
+        stored = named(part.stored, shelf)
+        self._journal.store(stored.digest, part.data)
+        return self.emit(stored)
 
     def change(self, changes: Iterable[tuple[Change, Message | None]]) -> None:
         """Journal and apply *changes*, in order."""

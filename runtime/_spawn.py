@@ -112,7 +112,7 @@ async def give_birth(host: Host, birth: Birth, announce: Callable[[], object] | 
     resolved = await _seeded(host, birth, spawned, entry)
     scripts = {seed.script.path: seed.script for seed in resolved if seed.script is not None}
     spawned = msgspec.structs.replace(spawned, scripts=tuple((path, script.digest) for path, script in scripts.items()))
-    state = RunState(birth.run_id, program)
+    state = RunState(birth.run_id, program, host.journal.part)
     # Worked out on a state of its own first: what is refused here leaves no trace in the journal.
     events = _first_events(host, state, spawned, entry, resolved)
     if announce is not None:

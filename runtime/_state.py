@@ -26,11 +26,15 @@ from shoal.runtime.context import (
     EntryWritten,
     ItemChanged,
     LayoutChanged,
+    LoadPart,
+    PartStored,
     RegionReset,
     SeedRefreshed,
     SeedResolved,
+    Shelf,
     Window,
     materialise,
+    nowhere,
 )
 from shoal.runtime.events import (
     ChildEnded,
@@ -213,9 +217,10 @@ class RunState:
     Args:
         run_id: The run.
         program: What it is made of.
+        load: Returns the bytes of a stored part by its digest.
     """
 
-    def __init__(self, run_id: str, program: Program) -> None:
+    def __init__(self, run_id: str, program: Program, load: LoadPart = nowhere) -> None:
         self.run_id = run_id
         self.program = program
         self.seq = 0
@@ -224,6 +229,8 @@ class RunState:
         self.title: str | None = None
         self.paused: RunPaused | None = None
         self.ended: RunEnded | None = None
+        self.shelf = Shelf(load)
+        """The stored parts."""
         self.window: Window | None = None
         self.serving: tuple[str, str, int] = ("", "", 0)
         """Provider, model and window of the stage."""
@@ -355,12 +362,15 @@ class RunState:
 
     def _write(self, event: Event, written: EntryWritten, message: Message | None) -> None:
         if message is None:
+            blobs = self.shelf.blobs(written.parts)
             if written.source:
-                message = materialise(self.content(written.source, written.index), written.cut, written.text)
+                content = self.content(written.source, written.index)
+                message = materialise(content, written.cut, written.text, blobs)
                 if written.kind not in ("assistant_turn", "tool_result") and message.role != "user":
-                    message = Message("user", message.texts)  # a result that was routed is plain text where it went
+                    # A result that was routed is plain text where it went.
+                    message = Message("user", message.texts, blobs=blobs)
             else:
-                message = Message("user", () if written.text is None else (written.text,))
+                message = Message("user", () if written.text is None else (written.text,), blobs=blobs)
         self.view.apply(written, event.seq, event.at, message)
         if self.inbox:
             self.inbox = [(seq, mail) for seq, mail in self.inbox if seq != written.source]
@@ -388,9 +398,9 @@ class RunState:
     def on_enter(self, event: Event, payload: StageEntered) -> None:
         layout = self.program.stages[payload.stage].layout
         if self.window is None:
-            self.window = Window(layout, payload.window_tokens)
+            self.window = Window(layout, payload.window_tokens, payload.intake, self.shelf)
         else:
-            self.window.enter(layout, payload.window_tokens)
+            self.window.enter(layout, payload.window_tokens, payload.intake)
         self.serving = (payload.provider, payload.model, payload.window_tokens)
         self.window.ratio = self.now_calibration.ratio
         self.visits[payload.stage] = payload.visit
@@ -399,7 +409,7 @@ class RunState:
 
     def on_change_model(self, event: Event, payload: ModelChanged) -> None:
         self.serving = (payload.provider, payload.model, payload.window_tokens)
-        self.view.enter(self.stage.layout, payload.window_tokens)
+        self.view.enter(self.stage.layout, payload.window_tokens, payload.intake)
         self.view.ratio = self.now_calibration.ratio
         self.failure = None
 
@@ -584,6 +594,9 @@ class RunState:
         self.phase, self.ended = "ended", payload
         self.questions.clear()
 
+    def on_part(self, event: Event, payload: PartStored) -> None:
+        self.shelf.keep(event.seq, payload)
+
     def on_in_window(self, event: Event, payload: Any) -> None:
         self.view.apply(payload, event.seq, event.at)
 
@@ -644,6 +657,7 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     EntriesEvicted: RunState.on_in_window,
     EntriesReleased: RunState.on_in_window,
     RegionReset: RunState.on_in_window,
+    PartStored: RunState.on_part,
     ItemChanged: RunState.on_in_window,
     ContextCompacted: RunState.on_in_window,
     InferenceStarted: RunState.on_started,
@@ -662,9 +676,16 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
 }
 
 
-def fold(run_id: str, program: Program, events: Iterable[Event]) -> RunState:
-    """Return the state that *events* (all of a run, oldest first) add up to."""
-    state = RunState(run_id, program)
+def fold(run_id: str, program: Program, events: Iterable[Event], load: LoadPart = nowhere) -> RunState:
+    """Return the state that *events* (all of a run, oldest first) add up to.
+
+    Args:
+        run_id: The run.
+        program: What it is made of.
+        events: Its events.
+        load: Returns the bytes of a stored part by its digest, as a journal's `part` does.
+    """
+    state = RunState(run_id, program, load)
     for event in events:
         state.apply(event)
     return state

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, cast, final
 
 import msgspec
 
-from shoal.providers import Finish, Purpose, Text, Usage
+from shoal.providers import TEXT_ONLY, Finish, Intake, Purpose, Text, Usage
 from shoal.runtime.context import (
     ContextCompacted,
     EntriesEvicted,
@@ -22,6 +22,7 @@ from shoal.runtime.context import (
     EntryWritten,
     ItemChanged,
     LayoutChanged,
+    PartStored,
     RegionReset,
     SeedRefreshed,
     SeedResolved,
@@ -218,6 +219,8 @@ class StageEntered(msgspec.Struct, frozen=True, gc=False, array_like=True):
         provider: Name of the provider that serves it.
         model: The model.
         window_tokens: The model's window.
+        input_types: Mime patterns that the model takes.
+        counts_parts: Whose rule counts stored parts for it.
     """
 
     stage: str
@@ -225,6 +228,13 @@ class StageEntered(msgspec.Struct, frozen=True, gc=False, array_like=True):
     provider: str
     model: str
     window_tokens: int
+    input_types: tuple[str, ...] = TEXT_ONLY.types
+    counts_parts: str = TEXT_ONLY.counting
+
+    @property
+    def intake(self) -> Intake:
+        """What the model takes beside text."""
+        return Intake(self.input_types, self.counts_parts)
 
 
 @final
@@ -303,12 +313,22 @@ class Nudged(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 @final
 class ModelChanged(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Another model serves the stage from here on, because the one before could not."""
+    """Another model serves the stage from here on, because the one before could not.
+
+    *input_types* and *counts_parts* are what it takes beside text, as in `StageEntered`.
+    """
 
     provider: str
     model: str
     window_tokens: int
     reason: str = ""
+    input_types: tuple[str, ...] = TEXT_ONLY.types
+    counts_parts: str = TEXT_ONLY.counting
+
+    @property
+    def intake(self) -> Intake:
+        """What the model takes beside text."""
+        return Intake(self.input_types, self.counts_parts)
 
 
 # --- models
@@ -370,6 +390,7 @@ class InferenceCompleted(msgspec.Struct, frozen=True, gc=False, array_like=True)
         state: What the vendor wants back byte for byte, as it arrived; `None` for nothing.
         request_id: The vendor's id; `None` for none.
         simulated: No language model was used.
+        parts: Seqs of the `PartStored` of what it made beside text, in its order.
     """
 
     purpose: Purpose
@@ -385,6 +406,7 @@ class InferenceCompleted(msgspec.Struct, frozen=True, gc=False, array_like=True)
     state: bytes | None = None
     request_id: str | None = None
     simulated: bool = False
+    parts: tuple[int, ...] = ()
 
     @property
     def billed(self) -> Usage:
@@ -450,6 +472,7 @@ class ToolCallCompleted(msgspec.Struct, frozen=True, gc=False, array_like=True):
         gate: What stopped it: `visibility`, `schema`, `permission`, or `workers` where a fan-out failed as a whole;
             empty where it ran.
         interrupted: It was started by a process that died; whether it had an effect is unknown.
+        parts: Seqs of the `PartStored` of each stored part behind the text.
     """
 
     source: int
@@ -459,15 +482,20 @@ class ToolCallCompleted(msgspec.Struct, frozen=True, gc=False, array_like=True):
     note: str = ""
     gate: str = ""
     interrupted: bool = False
+    parts: tuple[int, ...] = ()
 
 
 @final
 class MessageReceived(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Mail for the run. *region* `None` delivers it into the conversation; *sender* is a run, or `user`."""
+    """Mail for the run. *region* `None` delivers it into the conversation; *sender* is a run, or `user`.
+
+    *parts* are the seqs of the `PartStored` of each stored part behind the text.
+    """
 
     text: Text
     sender: str = "user"
     region: str | None = None
+    parts: tuple[int, ...] = ()
 
 
 @final
@@ -497,12 +525,13 @@ class QuestionAsked(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class QuestionAnswered(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A question was answered. *question* is the seq of its `QuestionAsked`; *text* is `None` where nobody answered.
 
-    *by* is `user`, or `timeout`.
+    *by* is `user`, or `timeout`. *parts* are the seqs of the `PartStored` of each stored part behind the text.
     """
 
     question: int
     text: Text | None
     by: str = "user"
+    parts: tuple[int, ...] = ()
 
 
 @final
@@ -581,6 +610,7 @@ Payload: TypeAlias = (
     | EntriesEvicted
     | EntriesReleased
     | RegionReset
+    | PartStored
     | ItemChanged
     | ContextCompacted
     | LayoutChanged
@@ -627,7 +657,8 @@ NUMBERS: Mapping[type[Payload], int] = {
     EntriesEvicted: 33,
     EntriesReleased: 34,
     RegionReset: 35,
-    # 36 PartStored, 37 ScriptFailed
+    PartStored: 36,
+    # 37 ScriptFailed
     ItemChanged: 38,
     ContextCompacted: 39,
     InferenceStarted: 40,

@@ -18,6 +18,7 @@ from shoal.runtime.context._changes import (
     EntryWritten,
     ItemChanged,
     LayoutChanged,
+    PartStored,
     RegionReset,
     SeedBlock,
     SeedRefreshed,
@@ -37,10 +38,11 @@ from shoal.runtime.context._layout import (
 )
 from shoal.runtime.context._operations import OPERATIONS, operate
 from shoal.runtime.context._plan import Order, Plan
-from shoal.runtime.context._refresh import items_of
 from shoal.runtime.context._render import Theme
 from shoal.runtime.context._routing import Destination, destination, pointer, where_stands
+from shoal.runtime.context._shelf import LoadPart, Shelf, nowhere
 from shoal.runtime.context._store import Item, RegionState
+from shoal.runtime.context._taking import said_by
 from shoal.runtime.context._window import Window
 from shoal.runtime.context.attribution import (
     OVERHEAD,
@@ -80,9 +82,11 @@ __all__ = [
     "Layout",
     "LayoutChanged",
     "Limits",
+    "LoadPart",
     "Order",
     "Origin",
     "Part",
+    "PartStored",
     "Plan",
     "Prompt",
     "RegionReset",
@@ -91,6 +95,7 @@ __all__ = [
     "SeedRefreshed",
     "SeedResolved",
     "Share",
+    "Shelf",
     "Theme",
     "Window",
     "assemble",
@@ -102,13 +107,14 @@ __all__ = [
     "estimate",
     "estimate_text",
     "fit_blocks",
-    "items_of",
     "layout_of",
     "materialise",
     "names_of",
+    "nowhere",
     "operate",
     "pointer",
     "rates_of",
     "resolve",
+    "said_by",
     "where_stands",
 ]

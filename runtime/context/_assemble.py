@@ -6,14 +6,14 @@ entry touches that entry's region and joins what the others have ready.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Literal, TypeAlias, final
 
 import msgspec
 
-from shoal.providers import NO_TOOLS, Block, Segment, Text, ToolSet, Volatility
-from shoal.runtime.context._entry import size
+from shoal.providers import NO_TOOLS, Blob, Block, Intake, Message, Segment, Text, ToolSet, Volatility
+from shoal.runtime.context._entry import estimate_text, size
 from shoal.runtime.context._render import BLANK_LINE, Rendered, Theme
 from shoal.runtime.context._store import RegionState
 from shoal.runtime.context._window import Window
@@ -22,7 +22,7 @@ from shoal.runtime.context.regions import KINDS
 TOOLS = "tools"
 """Owner of the tool schemas in an attribution."""
 
-Section: TypeAlias = Literal["tools", "system", "messages", "tail"]
+Section: TypeAlias = Literal["tools", "system", "parts", "messages", "tail"]
 
 
 @final
@@ -49,7 +49,7 @@ class Prompt(msgspec.Struct, frozen=True, eq=False):
     Args:
         tools: The tools.
         system: Blocks of the system section, in order.
-        messages: Segments of messages, in order; the conversation is last.
+        messages: Segments of messages, in order: the stored parts of system regions first, the conversation last.
         tail: Text behind the conversation; `None` for nothing.
         tokens: Estimate of all of it, tools included.
         chars: Characters of text and tool arguments, tools excluded.
@@ -108,6 +108,8 @@ def _why(part: Part, block: Block | None) -> str:
         return "at the tail: the next request leaves it out and says it anew at its own end"
     if not part.cacheable:
         return "it is made anew for every request"
+    if part.section == "parts":
+        return "stored parts of the region: sent anew after each change of them"
     if block is None:
         return "sent by every request of the stage" if part.section == "tools" else "new messages come at its end"
     if block.frozen:
@@ -131,6 +133,8 @@ class _Shown(msgspec.Struct, frozen=True, gc=False):
     parts: tuple[Part, ...] = ()
     tokens: int = 0
     chars: int = 0
+    lifted: tuple[Blob, ...] = ()
+    lifted_tokens: int = 0
 
 
 _NOTHING = _Shown()
@@ -140,20 +144,42 @@ def assemble(window: Window, tools: ToolSet = NO_TOOLS) -> Prompt:
     """Return the prompt of *window*'s stage with *tools* on offer. Same window, same bytes."""
     layout = window.layout
     system, messages, tail = (
-        [shown(window.states[name], layout.theme) for name in names]
+        [shown(window.states[name], layout.theme, window.intake) for name in names]
         for names in (layout.system, layout.messages, layout.tail)
     )
     every = (*system, *messages, *tail)
     offered = (Part(TOOLS, tools.tokens, "tools"),) if tools.specs else ()
+    named = zip((*layout.system, *layout.tail), (*system, *tail), strict=True)
+    lifting = [(name, one) for name, one in named if one.lifted]
+    lifted = _lifted(window, lifting) if lifting else ()
+    stored = [Part(name, one.lifted_tokens, "parts") for name, one in lifting]
     return Prompt(
         tools,
         tuple(chain.from_iterable([one.blocks for one in system])),
-        tuple(chain.from_iterable([one.segments for one in messages])),
+        (*lifted, *chain.from_iterable([one.segments for one in messages])),
         _joined([block for one in tail for block in one.blocks]),
-        tools.tokens + sum([one.tokens for one in every]),
+        tools.tokens + sum([one.tokens + one.lifted_tokens for one in every]),
         sum([one.chars for one in every]),
-        tuple(chain(offered, chain.from_iterable([one.parts for one in every]))),
+        tuple(
+            chain(
+                offered,
+                chain.from_iterable([one.parts for one in system]),
+                stored,
+                chain.from_iterable([one.parts for one in (*messages, *tail)]),
+            )
+        ),
     )
+
+
+def _lifted(window: Window, lifting: Sequence[tuple[str, _Shown]]) -> tuple[Segment]:
+    """Return the stored parts of system regions as one user message; the same one while they are the same."""
+    blobs = tuple(chain.from_iterable([one.lifted for _, one in lifting]))
+    before = window.lifted
+    if before is None or before.messages[0].blobs != blobs:  # parts are equal only where they are the same
+        owner = ", ".join([name for name, _ in lifting])
+        tokens = sum([one.lifted_tokens for _, one in lifting])
+        window.lifted = before = Segment(owner, (Message("user", blobs=blobs),), tokens, closed=True)
+    return (before,)
 
 
 def _joined(blocks: Sequence[Block]) -> Text | None:
@@ -162,15 +188,15 @@ def _joined(blocks: Sequence[Block]) -> Text | None:
     return Text(BLANK_LINE.body.join(bodies)) if bodies else None
 
 
-def shown(state: RegionState, theme: Theme) -> _Shown:
-    """Return what *state* brings to a prompt."""
+def shown(state: RegionState, theme: Theme, intake: Intake) -> _Shown:
+    """Return what *state* brings to a prompt for a model with that *intake*."""
     if state.cached is None:
-        state.cached = _show(state, theme)
+        state.cached = _show(state, theme, intake)
     made: _Shown = state.cached
     return made
 
 
-def _show(state: RegionState, theme: Theme) -> _Shown:
+def _show(state: RegionState, theme: Theme, intake: Intake) -> _Shown:
     if state.empty and state.instructions is None:
         return _NOTHING
     name = state.region.name
@@ -182,4 +208,19 @@ def _show(state: RegionState, theme: Theme) -> _Shown:
     if made.segments:
         parts = (*parts, Part(name, state.tokens, "messages"))
     chars = state.chars + (0 if state.instructions is None else size(state.instructions)[0])
-    return _Shown(made.blocks, made.segments, parts, sum([part.tokens for part in parts]), chars)
+    tokens = sum([part.tokens for part in parts])
+    if not state.parts or made.segments:  # in messages they stand where they came
+        return _Shown(made.blocks, made.segments, parts, tokens, chars)
+    lifted = tuple(_pointed_at(state, intake))
+    lines = sum([estimate_text(blob.stand_in) for blob in lifted])
+    return _Shown(made.blocks, (), parts, tokens, chars, lifted, state.part_tokens + lines)
+
+
+def _pointed_at(state: RegionState, intake: Intake) -> Iterator[Blob]:
+    """Yield the stored parts of *state* that a model with that *intake* is shown, each with a line that says where."""
+    for entry in state.all_entries():
+        key = "" if entry.key is None else f" under `{entry.key}`"
+        for blob in entry.message.blobs:
+            if intake.shows(blob):
+                line = Text.of(f"In `{state.region.name}`{key}: {blob.stand_in}")
+                yield msgspec.structs.replace(blob, stand_in=line)

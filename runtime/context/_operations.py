@@ -11,6 +11,7 @@ from typing import Any
 from shoal.runtime.context._desk import Answer, Desk, OperationRefused, Origin
 from shoal.runtime.context._region_tools import (
     context_append,
+    context_attach,
     context_delete,
     context_list,
     context_read,
@@ -48,6 +49,7 @@ def operate(
 OPERATIONS: Mapping[str, Callable[[Desk, Mapping[str, Any]], Answer]] = {
     "context_write": context_write,
     "context_append": context_append,
+    "context_attach": context_attach,
     "context_read": context_read,
     "context_list": context_list,
     "context_delete": context_delete,

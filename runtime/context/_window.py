@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import final
 
 from shoal.blueprints import Region
-from shoal.providers import Message, Text
+from shoal.providers import TEXT_ONLY, Intake, Message, Segment, Text
 from shoal.runtime.context._apply import (
+    Sown,
     apply_item,
     apply_refresh,
     apply_removal,
@@ -41,6 +42,7 @@ from shoal.runtime.context._layout import CONVERSATION, Layout, cut_of
 from shoal.runtime.context._plan import Order, Plan, Planned, plan_entry, plan_items
 from shoal.runtime.context._refresh import plan_refresh
 from shoal.runtime.context._room import to_fit, under_pressure
+from shoal.runtime.context._shelf import Shelf
 from shoal.runtime.context._store import RegionState
 from shoal.runtime.context._summary import plan_summary
 from shoal.runtime.context.regions import Asked
@@ -53,17 +55,25 @@ class Window:
     Args:
         layout: What the stage sees.
         window_tokens: The model's window.
+        intake: What the model takes beside text.
+        shelf: The run's stored parts.
     """
 
-    __slots__ = ("layout", "ratio", "states", "window_tokens")
+    __slots__ = ("intake", "layout", "lifted", "ratio", "shelf", "states", "window_tokens")
 
-    def __init__(self, layout: Layout, window_tokens: int) -> None:
+    def __init__(
+        self, layout: Layout, window_tokens: int, intake: Intake = TEXT_ONLY, shelf: Shelf | None = None
+    ) -> None:
         self.states: dict[str, RegionState] = {}
         self.ratio = 1.0
         """What one estimated token really costs on the stage's model."""
         self.layout = layout
         self.window_tokens = window_tokens
-        self.enter(layout, window_tokens)
+        self.intake = intake
+        self.shelf = Shelf() if shelf is None else shelf
+        self.lifted: Segment | None = None
+        """The message with the stored parts of system regions, as it was sent last."""
+        self.enter(layout, window_tokens, intake)
 
     def __repr__(self) -> str:
         held = ", ".join(f"{name} {state.tokens}/{state.limits.budget}" for name, state in self.states.items())
@@ -71,8 +81,18 @@ class Window:
 
     # --- layout
 
-    def enter(self, layout: Layout, window_tokens: int) -> None:
-        """Take on a stage's layout and its model's window; contents stay, and what was hidden comes back intact."""
+    def enter(self, layout: Layout, window_tokens: int, intake: Intake = TEXT_ONLY) -> None:
+        """Take on a stage's layout and its model's window; contents stay, and what was hidden comes back intact.
+
+        Args:
+            layout: What the stage sees.
+            window_tokens: The model's window.
+            intake: What the model takes beside text; stored parts count what they cost there.
+        """
+        if intake != self.intake:
+            self.intake = intake
+            for held in self.states.values():
+                held.reprice(intake)
         self.layout, self.window_tokens = layout, window_tokens
         for name, first in layout.everything.items():
             state = self.states.get(name)
@@ -194,7 +214,8 @@ class Window:
             notes: What failed, for people.
         """
         state = self.states[region]
-        return plan_refresh(state, Asked(state.limits.estimated(self.ratio), self.ratio), form, blocks, notes)
+        asked = Asked(state.limits.estimated(self.ratio), self.ratio)
+        return plan_refresh(state, asked, form, blocks, notes, self.shelf)
 
     # --- applying
 
@@ -210,7 +231,7 @@ class Window:
         match change:
             case EntryWritten():
                 assert message is not None  # the run resolves an entry's source before it applies it
-                apply_write(self.states[change.region], change, seq, at, message)
+                apply_write(self.states[change.region], change, seq, at, message, self.intake)
             case EntriesEvicted() | EntriesReleased():
                 apply_removal(self.states[change.region], change.entry_ids)
             case RegionReset():
@@ -220,9 +241,9 @@ class Window:
             case ContextCompacted():
                 apply_summary(self.states, change, seq, at)
             case SeedResolved():
-                apply_seed(self.states[change.region], change, seq, at)
+                apply_seed(self.states[change.region], change, Sown(seq, at, self.shelf, self.intake))
             case SeedRefreshed():
-                apply_refresh(self.states[change.region], change, seq, at)
+                apply_refresh(self.states[change.region], change, Sown(seq, at, self.shelf, self.intake))
             case _:
                 pass  # `LayoutChanged` is a report: what was shed for it stands in events of its own
 
@@ -246,7 +267,7 @@ class Window:
     def dump(self) -> dict[str, object]:
         """Return everything that makes this window, as plain values; equal windows give equal dumps."""
         dumped: dict[str, object] = {name: dump_region(state) for name, state in sorted(self.states.items())}
-        return {**dumped, "@": (self.layout.stage, self.window_tokens, self.ratio)}
+        return {**dumped, "@": (self.layout.stage, self.window_tokens, self.ratio, self.intake), "+": self.shelf.dump()}
 
 
 def _redefine(state: RegionState, region: Region, limits: Limits) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
@@ -16,7 +17,7 @@ from shoal.errors import ConfigInvalid, JournalFailed, JournalNewer
 
 Durability: TypeAlias = Literal["off", "normal", "full"]
 
-FORMAT = 2
+FORMAT = 3
 """Version of the file; a reader takes versions from 1 up to its own."""
 
 PAGE_BYTES = 8192
@@ -34,6 +35,10 @@ CREATE TABLE IF NOT EXISTS events (
     run INTEGER NOT NULL, seq INTEGER NOT NULL, kind INTEGER NOT NULL, at INTEGER NOT NULL, payload BLOB NOT NULL,
     UNIQUE (run, seq));
 CREATE TABLE IF NOT EXISTS definitions (digest TEXT PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS parts (digest TEXT PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS part_refs (
+    run INTEGER NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (run, digest)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS part_refs_by_digest ON part_refs (digest);
 CREATE TABLE IF NOT EXISTS hosts (host TEXT PRIMARY KEY, pid INTEGER NOT NULL, beat REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS commands (
     command INTEGER PRIMARY KEY AUTOINCREMENT, run_id TEXT NOT NULL, data BLOB NOT NULL, posted_at REAL NOT NULL,
@@ -42,7 +47,8 @@ CREATE INDEX IF NOT EXISTS commands_waiting ON commands (run_id) WHERE why_not I
 """
 _UPGRADES = {
     1: "ALTER TABLE runs ADD COLUMN detached INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE runs ADD COLUMN questions INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE runs ADD COLUMN questions INTEGER NOT NULL DEFAULT 0;",
+    2: "",
 }
 """What has to change in a file of each earlier format, beside the tables that it has not."""
 _MARK = "INSERT OR IGNORE INTO meta (key, value) VALUES ('format', ?)"
@@ -94,6 +100,20 @@ def _upgrade(db: sqlite3.Connection, written_as: int) -> None:
     db.executescript(f"BEGIN IMMEDIATE; {changes} {_SCHEMA}")
     db.execute("UPDATE meta SET value = ? WHERE key = 'format'", (FORMAT,))
     db.execute("COMMIT")
+
+
+def forget_parts(db: sqlite3.Connection, runs: Iterable[int] = ()) -> int:
+    """Delete the stored parts that no kept run refers to, inside the caller's transaction.
+
+    Args:
+        db: A connection that writes.
+        runs: Numbers of the runs that go: what they alone refer to goes with them.
+
+    Returns:
+        How many parts were deleted.
+    """
+    db.executemany("DELETE FROM part_refs WHERE run = ?", [(run,) for run in runs])
+    return db.execute("DELETE FROM parts WHERE digest NOT IN (SELECT digest FROM part_refs)").rowcount
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
