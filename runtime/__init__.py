@@ -9,11 +9,12 @@ from shoal.runtime._handle import Outcome, Run, checked
 from shoal.runtime._lanes import WIDTHS, JobFailed
 from shoal.runtime._ledger import Ledger, RegionRow, StageRow, Tally, TransitionRow, ledger_of, plain_usage
 from shoal.runtime._limits import Limits
-from shoal.runtime._people import Question
+from shoal.runtime._orders import GivenTool, SpawnRequest
+from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._pools import Pool, Pools, PoolStatistics
 from shoal.runtime._program import Program, recorded
 from shoal.runtime._state import RunState, fold
-from shoal.runtime._swarm import GivenTool, Swarm
+from shoal.runtime._swarm import Swarm
 from shoal.runtime._trees import Started, agent
 from shoal.runtime.events import Event
 from shoal.runtime.journal import (
@@ -53,6 +54,7 @@ __all__ = [
     "Run",
     "RunRow",
     "RunState",
+    "SpawnRequest",
     "SqliteJournal",
     "SqliteReader",
     "StageRow",
@@ -63,10 +65,12 @@ __all__ = [
     "ToolResult",
     "TransitionRow",
     "agent",
+    "asked_below",
     "checked",
     "fold",
     "ledger_of",
     "plain_usage",
+    "questions_of",
     "recorded",
     "tool",
     "virtual",

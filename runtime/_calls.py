@@ -13,8 +13,9 @@ import anyio
 import anyio.to_thread
 
 from shoal.blueprints import tool_name
-from shoal.errors import ShoalError
 from shoal.providers import Message, Text, ToolCall
+from shoal.runtime._agents import agent_call
+from shoal.runtime._failures import failure_text
 from shoal.runtime._live import Live
 from shoal.runtime._output import submit
 from shoal.runtime._people import approved, ask_person
@@ -36,6 +37,7 @@ from shoal.runtime.context import (
 )
 from shoal.runtime.events import ToolCallCompleted, ToolCallStarted
 from shoal.runtime.tools import (
+    AGENTS,
     FAN_OUT,
     QUESTIONS,
     SHELL,
@@ -68,7 +70,7 @@ async def run_calls(live: Live) -> None:
             await _end_leftovers(live, call, stopped)
             live.emit(stopped)
             continue
-        if turn.parked(index):
+        if live.state.parked(index):
             continue
         verdict = judge(live.state.stage.tools, call.name, str(call.arguments), permissions)
         verdict = await with_line(verdict, rules, live.host.threads)
@@ -131,6 +133,10 @@ async def _own_call(live: Live, turn: Turn, index: int, tool: Tool, args: Mappin
         answer = ask_person(live, turn, index, tool)
         if answer is not None:
             _complete(live, turn, index, answer)
+    elif tool.name in AGENTS:
+        result = await agent_call(live, turn, index, args)
+        if result is not None:
+            _complete(live, turn, index, result)
     elif tool.name in OPERATIONS:
         await _operate(live, turn, index, tool.name, args)
     elif tool.name == SUBMIT_OUTPUT:
@@ -187,13 +193,6 @@ async def _run_one(live: Live, turn: Turn, index: int, tool: Tool, args: Mapping
             result = ToolResult.error(failure_text(exc))
     if not live.over:  # a tool that could not be stopped may come back after the run has ended
         _complete(live, turn, index, result)
-
-
-def failure_text(exc: Exception) -> str:
-    """Return what a model reads of an exception: what it is and what it says."""
-    said = str(exc).strip()
-    kind = "" if isinstance(exc, ShoalError) else f"{type(exc).__name__}: "
-    return f"{kind}{said}" if said else type(exc).__name__
 
 
 # --- results

@@ -14,7 +14,9 @@ import msgspec
 from shoal.blueprints import FanOut
 from shoal.errors import ShoalError
 from shoal.providers import Message, Text
-from shoal.runtime._calls import failure_text, permitted, write_waiting
+from shoal.runtime._agents import handed_over
+from shoal.runtime._calls import permitted, write_waiting
+from shoal.runtime._failures import failure_text
 from shoal.runtime._host import ChildRequest
 from shoal.runtime._live import Live
 from shoal.runtime._people import approved
@@ -143,7 +145,7 @@ def _items(args: Mapping[str, Any], settings: FanOut) -> tuple[list[Item], str, 
 
 async def _start(live: Live, turn: Turn, index: int, plan: Plan) -> None:
     """Hand out as many items as may be worked on at once."""
-    shared = _stage_seeds(live)
+    shared = handed_over(live)
     while live.state.phase == "running":
         workers = _workers(live, turn, index)
         room = plan.width - sum(not _done(child) for child in workers.values())
@@ -166,6 +168,7 @@ async def _hand_out(live: Live, turn: Turn, index: int, plan: Plan, item: Item, 
         turn.seq,
         index,
         by_model=settings.worker_agent is None and settings.worker_stage is None,
+        waited=True,
     )
     try:
         await live.host.spawn_child(live.run_id, wanted)
@@ -181,16 +184,6 @@ def _workers(live: Live, turn: Turn, index: int) -> dict[str | None, Child]:
 
 def _done(child: Child | None) -> bool:
     return child is not None and child.ended is not None
-
-
-def _stage_seeds(live: Live) -> dict[str, str]:
-    """Return the regions that the stage hands to its workers, as text by caller name."""
-    states = live.state.view.states
-    return {
-        name: "\n\n".join(entry.text for entry in states[region].all_entries())
-        for name, region in live.state.stage.stage.seeds.items()
-        if not states[region].empty
-    }
 
 
 async def _answer(live: Live, turn: Turn, index: int, plan: Plan, fates: list[Fate]) -> None:

@@ -7,7 +7,7 @@ knows where each run stands.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Generic, TypeVar, final
 
@@ -15,22 +15,32 @@ import anyio
 
 from shoal.actors import ChildSpec, DynamicSupervisor
 from shoal.blueprints import Blueprint, ModelSettings, load, resolve
-from shoal.errors import ChildNotFound, DefinitionMissing, JournalFailed, SpawnRefused, SupervisorStopped
+from shoal.errors import (
+    ChildNotFound,
+    DefinitionMissing,
+    JournalFailed,
+    RunNotFound,
+    SpawnRefused,
+    SupervisorStopped,
+)
+from shoal.errors import RunEnded as RunIsOver
 from shoal.providers import Breaker, Provider, ReasoningDelta, RetryPolicy, TextDelta
 from shoal.runtime import _threads
 from shoal.runtime._bundle import Bundle, bundle_of, read_definition
 from shoal.runtime._clock import Clock
-from shoal.runtime._control import Cancel, Pause, steer
+from shoal.runtime._control import Cancel, Command, Pause, steer
 from shoal.runtime._host import ChildRequest, Serving
 from shoal.runtime._keeper import Keeper
+from shoal.runtime._keys import Keys
 from shoal.runtime._lanes import WIDTHS, Job, LaneDesk
 from shoal.runtime._limits import Limits
 from shoal.runtime._live import Live
 from shoal.runtime._pools import Pools
 from shoal.runtime._program import Program, recorded
 from shoal.runtime._run import RunActor
+from shoal.runtime._seeds import callers_of
 from shoal.runtime._serving import Servants
-from shoal.runtime._spawn import Birth, give_birth
+from shoal.runtime._spawn import Birth, conceive, give_birth
 from shoal.runtime._standings import Standing, Standings
 from shoal.runtime._state import RunState
 from shoal.runtime.events import ChildEnded, ChildSpawned, Lane, RunSpawned
@@ -103,7 +113,8 @@ class Hall:
         )
         self.sandbox = Sandbox(limits.scripts, threads=self.threads)
         self.standings = Standings()
-        self.keeper = Keeper(self, self.runs, self.standings, self._house_again, self.load)
+        self.keys = Keys(journal, clock)
+        self.keeper = Keeper(self, self.runs, self.standings, self._house_again, self._abandon, self.load)
         self._crashes: dict[str, str] = {}
         self._ready: _Recent[tuple[object, ...], tuple[object, Program]] = _Recent()
         self._files: dict[tuple[Path, int, int], Bundle] = {}
@@ -215,18 +226,38 @@ class Hall:
         Raises:
             SpawnRefused: It cannot run.
         """
-        if self.closing:
-            raise SpawnRefused("this swarm is closing; it starts nothing new")
+        self._check_open()
         async with self.keeper.moving(birth.run_id):
             state = await give_birth(self, birth, announce)
             parent = None if birth.parent is None else self.live.get(birth.parent)
-            orphaned = birth.parent is not None and (parent is None or parent.over)
+            orphaned = birth.parent is not None and not birth.detached and (parent is None or parent.over)
             if not orphaned:
                 await self._house(birth.run_id, state, None)
         if orphaned:  # its parent ended while it was being born
             await steer(self, birth.run_id, Cancel("its parent ended"))
-        elif parent is not None and parent.state.phase == "paused":
+        elif parent is not None and not birth.detached and parent.state.phase == "paused":
             await steer(self, birth.run_id, Pause("its parent is paused"))
+
+    async def begin_all(self, births: Sequence[Birth]) -> None:
+        """Bring runs into the world, all or none: their first events become durable in one transaction.
+
+        Raises:
+            SpawnRefused: One of them cannot run; nothing was journaled.
+        """
+        self._check_open()
+        born = [await conceive(self, birth) for birth in births]
+        async with AsyncExitStack() as moving:
+            for birth in births:
+                await moving.enter_async_context(self.keeper.moving(birth.run_id))
+            for each in born:
+                each.write(self)
+            await self.journal.barrier()
+            for each in born:
+                await self._house(each.state.run_id, each.state, None)
+
+    def _check_open(self) -> None:
+        if self.closing:
+            raise SpawnRefused("this swarm is closing; it starts nothing new")
 
     async def take_up(self, run_id: str, program: Program, resumed_by: str | None) -> None:
         """Let a run of the journal live here again, made of *program*."""
@@ -300,6 +331,9 @@ class Hall:
         if state.ended is not None:
             standing.settle(state, self.clock.monotonic())
             self._tell_parent(live)
+            for child in state.children.values():
+                if child.open:
+                    self.keeper.orphan(child.spawned.child)
         elif state.next_due is not None:
             self.keeper.alarm(live.run_id, state.next_due)
         standing.pulse()
@@ -330,51 +364,104 @@ class Hall:
 
     async def spawn_child(self, parent: str, wanted: ChildRequest) -> str:
         """Start a child of *parent* and return its id."""
-        live = self.live[parent]
+        live = await self._parent(parent)
         made = live.state.made_by
         if made.children_deeper < 1:
             raise SpawnRefused(
-                f"{wanted.blueprint!r} would stand at depth {made.depth + 1} and this run may have no children; "
-                "raise `max_child_depth`"
+                f"{_called(wanted.blueprint)!r} would stand at depth {made.depth + 1} and this run may have no "
+                "children; raise `max_child_depth`"
             )
         run_id = self.clock.new_id()
         program = live.state.program if wanted.stage is not None else self._child_program(live, wanted)
-        depth = program.blueprint.max_child_depth
-        deeper = made.children_deeper - 1
+        allowed = (made.children_deeper - 1, program.blueprint.max_child_depth, wanted.most_depth)
+        takes = callers_of(program.regions)
+        offered = {name: text for name, text in wanted.offered.items() if name in takes}
         birth = Birth(
             run_id,
             program,
             wanted.task,
-            wanted.seeds,
+            {**offered, **wanted.seeds},
             live.context.workdir,
             wanted.stage,
             parent,
             made.root,
             made.depth + 1,
-            deeper if depth is None else min(deeper, depth),
+            min(levels for levels in allowed if levels is not None),
             wanted.item,
-            wanted.source > 0,
+            wanted.waited,
             made.unattended,
             None,
             made.model,
             live.context.hidden_dir,
+            detached=wanted.detached,
+            output_format=wanted.output_format,
+            output_instructions=wanted.output_instructions,
         )
-        name = program.blueprint.name
-        spawned = ChildSpawned(run_id, name, wanted.source, wanted.index, wanted.item, wanted.source > 0)
+        spawned = ChildSpawned(
+            run_id,
+            program.blueprint.name,
+            wanted.source,
+            wanted.index,
+            wanted.item,
+            wanted.waited,
+            wanted.detached,
+        )
         await self.begin(birth, lambda: live.emit(spawned))
         return run_id
 
+    async def _parent(self, run_id: str) -> Live:
+        """Return a run that is to have a child, brought back where it sleeps.
+
+        Raises:
+            RunEnded: It is over.
+            RunNotFound: It does not live here.
+        """
+        await self.keeper.awake(run_id)
+        live = self.live.get(run_id)
+        if live is not None and not live.over:
+            return live
+        row = self.journal.find(run_id)
+        if row.ended or live is not None:
+            raise RunIsOver(f"run {run_id} is over; it can have no more children", run_id=run_id)
+        raise RunNotFound(f"run {run_id} does not live here; take it up with `shoal resume {run_id}`", run_id=run_id)
+
     def _child_program(self, live: Live, wanted: ChildRequest) -> Program:
-        given = live.state.program.bundle.workers.get(wanted.blueprint)
+        if isinstance(wanted.blueprint, Blueprint):
+            return self.program(self.adopt(wanted.blueprint), wanted.tools)
+        given = live.state.program.bundle.workers.get(str(wanted.blueprint))
         if given is not None:
-            return self.program(given)
+            return self.program(given, wanted.tools)
         path = resolve(wanted.blueprint, base=live.state.program.blueprint.folder)
         workdir = live.context.workdir
         if wanted.by_model and (path.resolve() == workdir or workdir in path.resolve().parents):
             raise SpawnRefused(
-                f"{wanted.blueprint!r} lies in the run's working directory; a model may not run what it could write"
+                f"{_called(wanted.blueprint)!r} lies in the run's working directory; a model may not run what it could "
+                "write"
             )
-        return self.program(self.bundle(path))
+        return self.program(self.bundle(path), wanted.tools)
+
+    async def command(self, run_id: str, command: Command) -> None:
+        """Carry out *command*, wherever the run is; returns once its effect is durable."""
+        await steer(self, run_id, command)
+
+    async def over(self, run_id: str) -> ChildEnded:
+        """Return how a run ended, once it has.
+
+        Raises:
+            JournalFailed: Its journal cannot be written.
+        """
+        while True:
+            standing = self.settled(run_id)
+            ended = standing.as_child()
+            if ended is not None:
+                return ended
+            if standing.broken is not None:
+                raise type(standing.broken)(str(standing.broken), run_id=run_id) from standing.broken
+            await standing.wait()
+
+    async def _abandon(self, run_id: str) -> None:
+        with suppress(RunIsOver):
+            await steer(self, run_id, Cancel("its parent ended"))
 
     def ended(self, child: str) -> ChildEnded | None:
         """Return how *child* ended; `None` where it has not."""
@@ -402,3 +489,7 @@ class Hall:
         """Stop what a run that has ended is still in the middle of."""
         with suppress(ChildNotFound, SupervisorStopped):  # it has just stopped by itself, or the swarm is closing
             await self.runs.terminate_child(run_id)
+
+
+def _called(blueprint: str | Path | Blueprint) -> str:
+    return blueprint.name if isinstance(blueprint, Blueprint) else str(blueprint)

@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal, final, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast, final, overload
 
 import anyio
+from typing_extensions import TypeVar
 
-from shoal.errors import RunCancelled, RunFailed
+from shoal.errors import OutputInvalid, RunCancelled, RunFailed
 from shoal.providers import TextDelta, Usage
 from shoal.runtime._ledger import NO_USAGE, Ledger, ledger_of, plain_usage
+from shoal.runtime._orders import GivenTool, validated
 from shoal.runtime._state import RunState
 from shoal.runtime.events import Event, RunEnded, Status
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from shoal.blueprints import Blueprint
     from shoal.runtime._people import Question
     from shoal.runtime._swarm import Swarm
 
@@ -25,15 +30,21 @@ _DELTAS_HELD = 256
 """Deltas that a slow reader may be behind; older ones are dropped."""
 
 
+T = TypeVar("T")
+OutputT_co = TypeVar("OutputT_co", default="str | None", covariant=True)
+"""What a run gives: text, or a value of the type that its spawn asked for."""
+
+
 @final
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Generic[OutputT_co]):
     """How a run ended.
 
     Args:
         run_id: The run.
         status: `complete`, `complete_interactive`, `error` or `cancelled`.
-        output: What it submitted, else the last thing it said; `None` where it said nothing.
+        output: What it submitted, else the last thing it said; `None` where it said nothing. A value of the type that
+            the spawn asked for with `returns`; then `None` where the run failed.
         reason: Why it ended, one sentence.
         flags: What tells a forced end from a clean one, by name.
         usage: What its own inferences were billed, its children's excluded.
@@ -43,7 +54,7 @@ class Outcome:
 
     run_id: str
     status: Status
-    output: str | None
+    output: OutputT_co
     reason: str = ""
     flags: Mapping[str, int | tuple[str, ...]] = field(default_factory=dict[str, "int | tuple[str, ...]"])
     usage: Usage = NO_USAGE
@@ -88,16 +99,18 @@ def outcome_of(state: RunState, ended: RunEnded) -> Outcome:
 
 
 @final
-class Run:
+class Run(Generic[OutputT_co]):
     """One execution of a blueprint, as its user holds it; it may live here, sleep in the journal, or be over.
 
     Args:
         swarm: The swarm that knows it.
         run_id: Its id.
         name: Its blueprint's name.
+        returns: The type that its answer has; `None` for text.
     """
 
-    def __init__(self, swarm: Swarm, run_id: str, name: str) -> None:
+    def __init__(self, swarm: Swarm, run_id: str, name: str, returns: type[OutputT_co] | None = None) -> None:
+        self._returns = returns
         self._swarm = swarm
         self.run_id = run_id
         self.name = name
@@ -120,7 +133,7 @@ class Run:
         """Its title; `None` while it has none."""
         return self._swarm.row(self.run_id).title
 
-    async def result(self, *, wait_paused: bool = False) -> Outcome:
+    async def result(self, *, wait_paused: bool = False) -> Outcome[OutputT_co]:
         """Wait for the end of the run and return how it ended.
 
         Args:
@@ -129,8 +142,10 @@ class Run:
         Raises:
             RunIsPaused: It waits for somebody.
             JournalFailed: Its journal cannot be written; it stopped where it was.
+            OutputInvalid: It is complete, and its answer is not of the type that its spawn asked for.
         """
-        return await self._swarm.result(self.run_id, wait_paused=wait_paused)
+        outcome = await self._swarm.result(self.run_id, wait_paused=wait_paused)
+        return cast("Outcome[OutputT_co]", outcome if self._returns is None else _typed(outcome, self._returns))
 
     @overload
     def events(self, *, after: int = 0, deltas: Literal[False] = False) -> AsyncIterator[Event]: ...
@@ -195,6 +210,47 @@ class Run:
         state = self._swarm.state(self.run_id).view.states[name]
         return "\n\n".join(entry.text for entry in state.all_entries())
 
+    async def spawn(
+        self,
+        blueprint: str | Path | Blueprint,
+        *,
+        task: str | None = None,
+        seeds: Mapping[str, str] | None = None,
+        tools: Sequence[GivenTool] = (),
+        detached: bool = False,
+        max_child_depth: int | None = None,
+        output_format: str | None = None,
+        output_instructions: str | None = None,
+    ) -> Run:
+        """Start a child of this run; it works in the same folder, and sees its task and its seeds and nothing else.
+
+        Args:
+            blueprint: A name of the library, a path, or a `Blueprint`.
+            task: Its task; `None` for none.
+            seeds: Values by name for its regions that take a caller's value, such as what `region` returns.
+            tools: Functions that it may call.
+            detached: It outlives this run; otherwise this run's end is its end too.
+            max_child_depth: How many levels of children it may have of its own; `None` for as many as this run leaves.
+            output_format: How its answer is to be written; `None` for what its blueprint says.
+            output_instructions: What its answer is to look like; `None` for what its blueprint says.
+
+        Raises:
+            SpawnRefused: It cannot run, or this run may have no children, or no more.
+            RunEnded: This run is over.
+            RunNotFound: This run does not live here.
+        """
+        return await self._swarm.spawn_child(
+            self.run_id,
+            blueprint,
+            task=task,
+            seeds=seeds,
+            tools=tools,
+            detached=detached,
+            max_child_depth=max_child_depth,
+            output_format=output_format,
+            output_instructions=output_instructions,
+        )
+
     async def send(self, text: str, *, region: str | None = None) -> None:
         """Send it a message, delivered before its next request; returns once the message is durable.
 
@@ -225,7 +281,17 @@ class Run:
         await self._swarm.cancel(self.run_id, reason)
 
 
-def checked(outcome: Outcome) -> Outcome:
+def _typed(outcome: Outcome, returns: type[Any]) -> Outcome[Any]:
+    if not outcome.ok or outcome.output is None:
+        return replace(outcome, output=None)
+    try:
+        return replace(cast("Outcome[Any]", outcome), output=validated(returns, outcome.output))
+    except ValueError as exc:
+        message = f"the answer of run {outcome.run_id} is no {returns.__name__}: {exc}; read it with `shoal result`"
+        raise OutputInvalid(message, run_id=outcome.run_id) from exc
+
+
+def checked(outcome: Outcome[T]) -> Outcome[T]:
     """Return *outcome* where the run ended as it should.
 
     Raises:

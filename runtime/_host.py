@@ -6,22 +6,24 @@ A run knows its host by this protocol alone, so that nothing in it assumes that 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, final
 
 import anyio
 
-from shoal.blueprints import ModelSettings
+from shoal.blueprints import Blueprint, ModelSettings
 from shoal.providers import Breaker, ModelProfile, Provider, ReasoningDelta, RetryPolicy, TextDelta
 from shoal.runtime._clock import Clock
 from shoal.runtime._limits import Limits
 from shoal.runtime._pools import Pools
-from shoal.runtime.events import Lane
+from shoal.runtime.events import ChildEnded, Lane
 from shoal.runtime.journal import Journal
 from shoal.runtime.scripts import Sandbox
-from shoal.runtime.tools import Permissions, Shell
+from shoal.runtime.tools import Permissions, Shell, Tool
 
 if TYPE_CHECKING:
+    from shoal.runtime._control import Command
     from shoal.runtime._lanes import Job
 
 
@@ -54,9 +56,16 @@ class ChildRequest:
         source: Seq of the reply whose call asked for it.
         index: Number of that call.
         by_model: The model named the blueprint.
+        waited: The call waits for its end.
+        detached: It outlives its parent.
+        offered: Caller values that it gets where it takes them; *seeds* win.
+        most_depth: How many levels of children it may have of its own; `None` for as many as its parent leaves it.
+        output_format: How its answer is to be written; `None` for what its blueprint says.
+        output_instructions: What its answer is to look like; `None` for what its blueprint says.
+        tools: Functions that it may call.
     """
 
-    blueprint: str
+    blueprint: str | Path | Blueprint
     task: str | None
     seeds: Mapping[str, str]
     item: str | None = None
@@ -64,6 +73,13 @@ class ChildRequest:
     source: int = 0
     index: int = 0
     by_model: bool = False
+    waited: bool = False
+    detached: bool = False
+    offered: Mapping[str, str] = field(default_factory=dict[str, str])
+    most_depth: int | None = None
+    output_format: str | None = None
+    output_instructions: str | None = None
+    tools: Sequence[Tool] = ()
 
 
 class Host(Protocol):
@@ -108,5 +124,25 @@ class Host(Protocol):
 
         Raises:
             ShoalError: It cannot be started.
+        """
+        ...
+
+    def ended(self, child: str) -> ChildEnded | None:
+        """Return how a run ended; `None` where it has not."""
+        ...
+
+    async def over(self, run_id: str) -> ChildEnded:
+        """Return how a run ended, once it has; a paused one is waited for.
+
+        Raises:
+            JournalFailed: Its journal cannot be written.
+        """
+        ...
+
+    async def command(self, run_id: str, command: Command) -> None:
+        """Carry out *command*, wherever the run is; returns once its effect is durable.
+
+        Raises:
+            ShoalError: It cannot be carried out.
         """
         ...

@@ -35,6 +35,7 @@ class Keeper:
         runs: Their supervisor.
         standings: Where runs stand.
         house: Starts a life of a run that sleeps.
+        abandon: Ends a run whose parent is over.
         load: Returns the state that a run's journal adds up to.
     """
 
@@ -44,6 +45,7 @@ class Keeper:
         runs: DynamicSupervisor,
         standings: Standings,
         house: Callable[[str], Awaitable[None]],
+        abandon: Callable[[str], Awaitable[None]],
         load: Callable[[str], RunState],
     ) -> None:
         self._host = host
@@ -51,6 +53,7 @@ class Keeper:
         self._runs = runs
         self._standings = standings
         self._house = house
+        self._abandon = abandon
         self._load = load
         self.live: dict[str, Live] = {}
         """The runs that live here, by id."""
@@ -61,6 +64,7 @@ class Keeper:
         self._busy: dict[str, anyio.Event] = {}
         """Runs that are on their way in or out of memory."""
         self._roused: dict[str, None] = {}
+        self._orphans: dict[str, None] = {}
         self._alarms: list[tuple[float, str]] = []
         self._set: dict[str, float] = {}
         self._bell = anyio.Event()
@@ -96,6 +100,11 @@ class Keeper:
         elif run_id in self.made_of:
             self._roused[run_id] = None
             self._bell.set()
+
+    def orphan(self, run_id: str) -> None:
+        """Have a run ended whose parent is over."""
+        self._orphans[run_id] = None
+        self._bell.set()
 
     @asynccontextmanager
     async def reached(self, run_id: str) -> AsyncGenerator[Live]:
@@ -158,15 +167,20 @@ class Keeper:
             self._bell = anyio.Event()
             self._ring()
             while self._roused:
-                await self._bring_back(next(iter(self._roused)))
+                run_id = next(iter(self._roused))
+                del self._roused[run_id]
+                await self._see_to(run_id, self.awake)
+            while self._orphans:
+                run_id = next(iter(self._orphans))
+                del self._orphans[run_id]
+                await self._see_to(run_id, self._abandon)
             await self._let_sleep()
             with anyio.move_on_after(self._nap_s()):
                 await self._bell.wait()
 
-    async def _bring_back(self, run_id: str) -> None:
-        del self._roused[run_id]
+    async def _see_to(self, run_id: str, see_to: Callable[[str], Awaitable[None]]) -> None:
         try:
-            await self.awake(run_id)
+            await see_to(run_id)
         except SupervisorStopped:
             return  # the swarm is closing; it stays in the journal
         except ShoalError as error:

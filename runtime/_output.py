@@ -22,16 +22,8 @@ from shoal.runtime.tools import ToolResult, parse_json, schema_bytes, violations
 
 
 def output_spec(live: Live) -> OutputSpec:
-    """Return what the current stage's answer has to look like: the stage's word over the blueprint's, key by key."""
-    agent = live.state.program.blueprint.output or OutputSpec()
-    stage = live.state.stage.stage.output or OutputSpec()
-    return OutputSpec(
-        stage.format or agent.format,
-        stage.instructions or agent.instructions,
-        stage.schema or agent.schema,
-        stage.example or agent.example,
-        stage.validator or agent.validator,
-    )
+    """Return what the current stage's answer has to look like."""
+    return live.state.stage.output
 
 
 async def submit(live: Live, source: int, index: int, args: Mapping[str, Any]) -> ToolResult:

@@ -9,15 +9,16 @@ import hashlib
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import final
 
-from shoal.blueprints import Blueprint, ModelSettings, Region, Stage, stage_tools, tool_name
+from shoal.blueprints import Blueprint, ModelSettings, OutputSpec, Region, Stage, stage_tools, tool_name
 from shoal.errors import SpawnRefused
 from shoal.providers import NO_TOOLS, PolicyStep, ToolSet
 from shoal.runtime._bundle import Bundle, definition_of, read_definition
+from shoal.runtime._output_spec import NOTHING_ASKED, OutputAsked, merged, told
 from shoal.runtime.context import Layout, Theme, layout_of, names_of
-from shoal.runtime.tools import BUILT_IN, Tool, compiled, schema_bytes
+from shoal.runtime.tools import BUILT_IN, SUBMIT_OUTPUT, Tool, compiled, schema_bytes
 
 
 @final
@@ -35,6 +36,7 @@ class StageProgram:
         refreshing: Regions whose seed is resolved again on each entry, in declared order.
         watched: Regions whose content a gate compares with the stage's entry.
         model: Who serves it and how it is called: its own word, else the blueprint's; `None` for the host's default.
+        output: What its answer has to look like.
     """
 
     stage: Stage
@@ -46,6 +48,7 @@ class StageProgram:
     refreshing: tuple[str, ...] = ()
     watched: tuple[str, ...] = ()
     model: ModelSettings | None = None
+    output: OutputSpec = field(default_factory=OutputSpec)
 
     @property
     def name(self) -> str:
@@ -84,14 +87,27 @@ class Program:
             stage.name: _stage(blueprint, stage, position, known, for_all, theme)
             for position, stage in enumerate(blueprint.stages)
         }
-        self._unattended = {name: _left_alone(stage) for name, stage in self.stages.items()}
+        self._seen: dict[tuple[str, bool, OutputAsked], StageProgram] = {}
 
     def __repr__(self) -> str:
         return f"<Program {self.blueprint.name} {self.digest}>"
 
-    def seen(self, stage: str, *, unattended: bool) -> StageProgram:
-        """Return *stage* as a run sees it; an *unattended* one is offered no tool that would wait for a person."""
-        return (self._unattended if unattended else self.stages)[stage]
+    def seen(self, stage: str, *, unattended: bool, asked: OutputAsked = NOTHING_ASKED) -> StageProgram:
+        """Return *stage* as a run sees it.
+
+        Args:
+            stage: The stage.
+            unattended: Nobody is there to ask: it is offered no tool that would wait for a person.
+            asked: What whoever spawned the run asks of its answer.
+        """
+        key = (stage, unattended, asked)
+        known = self._seen.get(key)
+        if known is None:
+            whole = self.stages[stage]
+            if asked != NOTHING_ASKED:
+                whole = _answering(whole, merged(self.blueprint.output, whole.stage.output, asked))
+            known = self._seen[key] = _left_alone(whole) if unattended else whole
+        return known
 
     @property
     def regions(self) -> Mapping[str, Region]:
@@ -137,7 +153,7 @@ def _stage(
     refreshing = tuple(name for name, region in regions if getattr(region.seed, "refresh", "once") != "once")
     gates = [edge.gate for edge in stage.transitions or () if edge.gate is not None]
     watched = tuple(gate.require_region_updated for gate in gates if gate.require_region_updated is not None)
-    return StageProgram(
+    program = StageProgram(
         stage,
         layout,
         tools,
@@ -148,6 +164,7 @@ def _stage(
         watched,
         stage.model or blueprint.model,
     )
+    return _answering(program, merged(blueprint.output, stage.output))
 
 
 def _check_given(given: Sequence[Tool]) -> None:
@@ -170,6 +187,16 @@ def _check_output(blueprint: Blueprint, stage: Stage) -> None:
             _, why = compiled(schema_bytes(output.schema))
             if why:
                 raise SpawnRefused(f"the output's schema of stage {stage.name!r} cannot be compiled: {why}")
+
+
+def _answering(program: StageProgram, spec: OutputSpec) -> StageProgram:
+    """Return *program* with an answer that has to look like *spec*, which the tool that takes it says."""
+    submit, said = program.tools.get(SUBMIT_OUTPUT), told(spec)
+    if submit is None or not said:
+        return replace(program, output=spec)
+    described = replace(submit, description=f"{BUILT_IN[SUBMIT_OUTPUT].description}\n{said}")
+    tools = {**program.tools, SUBMIT_OUTPUT: described}
+    return replace(program, tools=tools, offered=offer(tools), output=spec)
 
 
 def _left_alone(program: StageProgram) -> StageProgram:

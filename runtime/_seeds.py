@@ -93,6 +93,11 @@ class Resolved(msgspec.Struct, frozen=True):
     script: Script | None = None
 
 
+def callers_of(regions: Mapping[str, Region]) -> frozenset[str]:
+    """Return the names of the caller values that *regions* take."""
+    return frozenset(region.seed.name for region in regions.values() if isinstance(region.seed, CallerSeed))
+
+
 def check_callers(regions: Mapping[str, Region], blueprint: str, given: Mapping[str, Text]) -> None:
     """Refuse values that no region takes, and a missing one that a region needs.
 

@@ -47,6 +47,10 @@ class Birth:
         model: Model that replaces every stage's; `None` for none.
         output_dir: Folder that listings leave out; `None` for none.
         trace: `traceparent` of the span that was current; `None` for none.
+        detached: It outlives its parent.
+        output_format: How its answer is to be written; `None` for what its blueprint says.
+        output_instructions: What its answer is to look like; `None` for what its blueprint says.
+        output_schema: JSON schema of its answer, as JSON source; `None` for what its blueprint says.
     """
 
     run_id: str
@@ -66,6 +70,39 @@ class Birth:
     model: str | None = None
     output_dir: Path | None = None
     trace: str | None = None
+    detached: bool = False
+    output_format: str | None = None
+    output_instructions: str | None = None
+    output_schema: str | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Born:
+    """A run that has been checked and seeded, and of which nothing is journaled yet.
+
+    Args:
+        state: What its first events add up to.
+        events: Its first events, in order.
+        scripts: Scripts that its seeds ran, by digest.
+    """
+
+    state: RunState
+    events: tuple[Event, ...]
+    scripts: Mapping[str, str]
+
+    def write(self, host: Host) -> None:
+        """Append its first events; they are durable after the journal's next barrier.
+
+        Raises:
+            JournalFailed: The journal cannot be written.
+        """
+        program = self.state.program
+        host.journal.define(program.digest, program.definition)
+        for digest, source in self.scripts.items():
+            host.journal.define(digest, source.encode())
+        for event in self.events:
+            host.journal.append(event)
 
 
 async def give_birth(host: Host, birth: Birth, announce: Callable[[], object] | None = None) -> RunState:
@@ -79,6 +116,20 @@ async def give_birth(host: Host, birth: Birth, announce: Callable[[], object] | 
     Raises:
         SpawnRefused, NotBuiltYet: It cannot run; nothing was journaled.
         JournalFailed: The journal cannot be written.
+    """
+    born = await conceive(host, birth)
+    if announce is not None:
+        announce()
+    born.write(host)
+    await host.journal.barrier()
+    return born.state
+
+
+async def conceive(host: Host, birth: Birth) -> Born:
+    """Check and seed a run; nothing is journaled.
+
+    Raises:
+        SpawnRefused, NotBuiltYet: It cannot run.
     """
     program = birth.program
     refuse_unbuilt(program.blueprint)
@@ -98,6 +149,7 @@ async def give_birth(host: Host, birth: Birth, announce: Callable[[], object] | 
         birth.root or birth.run_id,
         birth.depth,
         item=birth.item,
+        detached=birth.detached,
         unattended=birth.unattended,
         key=birth.key,
         stage=birth.stage,
@@ -107,6 +159,9 @@ async def give_birth(host: Host, birth: Birth, announce: Callable[[], object] | 
         model=birth.model,
         children_deeper=birth.deeper,
         output_dir=None if birth.output_dir is None else str(birth.output_dir),
+        output_format=birth.output_format,
+        output_instructions=birth.output_instructions,
+        output_schema=birth.output_schema,
     )
     entry = birth.stage or program.blueprint.entry
     resolved = await _seeded(host, birth, spawned, entry)
@@ -115,15 +170,7 @@ async def give_birth(host: Host, birth: Birth, announce: Callable[[], object] | 
     state = RunState(birth.run_id, program, host.journal.part)
     # Worked out on a state of its own first: what is refused here leaves no trace in the journal.
     events = _first_events(host, state, spawned, entry, resolved)
-    if announce is not None:
-        announce()
-    host.journal.define(program.digest, program.definition)
-    for script in scripts.values():
-        host.journal.define(script.digest, script.source.encode())
-    for event in events:
-        host.journal.append(event)
-    await host.journal.barrier()
-    return state
+    return Born(state, tuple(events), {script.digest: script.source for script in scripts.values()})
 
 
 async def _seeded(host: Host, birth: Birth, spawned: RunSpawned, entry: str) -> tuple[Resolved, ...]:

@@ -16,6 +16,7 @@ import msgspec
 from shoal.blueprints import tool_name
 from shoal.errors import DefinitionMissing
 from shoal.providers import EMPTY, Message, ProviderState, Text, ToolCall, Usage
+from shoal.runtime._output_spec import OutputAsked
 from shoal.runtime._program import Program, StageProgram
 from shoal.runtime.context import (
     WHOLE,
@@ -69,7 +70,7 @@ from shoal.runtime.events import (
     ToolCallStarted,
     TransitionChosen,
 )
-from shoal.runtime.tools import shown_name
+from shoal.runtime.tools import AGENT_WAIT, shown_name
 
 Phase: TypeAlias = Literal["running", "paused", "ended"]
 
@@ -86,7 +87,7 @@ class Turn:
         reply: The reply.
     """
 
-    __slots__ = ("answered", "answers", "asked", "calls", "reply", "results", "seq", "started", "written")
+    __slots__ = ("answered", "answers", "asked", "calls", "reply", "results", "seq", "started", "waiting", "written")
 
     def __init__(self, seq: int, reply: InferenceCompleted) -> None:
         self.seq = seq
@@ -102,13 +103,15 @@ class Turn:
         """Seq of the question that a call waits for, by call."""
         self.answers: dict[int, QuestionAnswered] = {}
         """What a person said to a call's question, by call."""
+        self.waiting: dict[int, str] = {}
+        """The run whose end a call waits for, by call."""
 
     @property
     def open_calls(self) -> tuple[int, ...]:
         """Numbers of the calls without a result, in call order."""
         return tuple(index for index in range(len(self.calls)) if index not in self.results)
 
-    def parked(self, index: int) -> bool:
+    def asking(self, index: int) -> bool:
         """Say whether call *index* waits for a person."""
         return index in self.asked and index not in self.answers
 
@@ -125,6 +128,11 @@ class Child(msgspec.Struct, frozen=True):
     spawned: ChildSpawned
     ended: ChildEnded | None = None
     ended_seq: int = 0
+
+    @property
+    def open(self) -> bool:
+        """It has not ended, and its parent's end would end it."""
+        return self.ended is None and not self.spawned.detached
 
     @property
     def heading(self) -> str:
@@ -234,6 +242,7 @@ class RunState:
         self.window: Window | None = None
         self.serving: tuple[str, str, int] = ("", "", 0)
         """Provider, model and window of the stage."""
+        self._stage: StageProgram | None = None
         self.visits: dict[str, int] = {}
         self.visit: Visit | None = None
         self.leaving: TransitionChosen | None = None
@@ -276,8 +285,8 @@ class RunState:
     @property
     def stage(self) -> StageProgram:
         """The stage that the run is in."""
-        assert self.visit is not None  # a run is entered with its first event
-        return self.program.seen(self.visit.stage, unattended=self.made_by.unattended)
+        assert self._stage is not None  # a run is entered with its first event
+        return self._stage
 
     @property
     def view(self) -> Window:
@@ -301,6 +310,13 @@ class RunState:
         """When the next thing that the run waits for falls due, in unix seconds; `None` for nothing."""
         due = [asked.expires_at for asked in self.questions.values() if asked.expires_at is not None]
         return min(due, default=None)
+
+    def parked(self, index: int) -> bool:
+        """Say whether call *index* of the newest reply waits for a person, or for the end of a child."""
+        turn = self.turn
+        assert turn is not None  # a call stands in a reply
+        child = self.children.get(turn.waiting.get(index, ""))
+        return turn.asking(index) or (child is not None and child.ended is None)
 
     def busy_regions(self) -> frozenset[str]:
         """Regions whose summary is being made."""
@@ -405,6 +421,9 @@ class RunState:
         self.window.ratio = self.now_calibration.ratio
         self.visits[payload.stage] = payload.visit
         self.visit = Visit(payload.stage, payload.visit, event.seq)
+        made = self.made_by
+        asked = OutputAsked(made.output_format, made.output_instructions, made.output_schema)
+        self._stage = self.program.seen(payload.stage, unattended=made.unattended, asked=asked)
         self.turn = self.routing = self.failure = self.leaving = None
 
     def on_change_model(self, event: Event, payload: ModelChanged) -> None:
@@ -479,8 +498,12 @@ class RunState:
             self.view.ratio = self.calibration[model].ratio
 
     def on_call_started(self, event: Event, payload: ToolCallStarted) -> None:
-        if self.turn is not None and payload.source == self.turn.seq:
-            self.turn.started.add(payload.index)
+        turn = self.turn
+        if turn is not None and payload.source == turn.seq:
+            turn.started.add(payload.index)
+            call = turn.calls[payload.index]
+            if call.name == AGENT_WAIT:
+                turn.waiting[payload.index] = str(argument(call.arguments, "agent_id"))
 
     def on_call_completed(self, event: Event, payload: ToolCallCompleted) -> None:
         self._recent[event.seq] = payload
@@ -550,6 +573,9 @@ class RunState:
 
     def on_child_spawned(self, event: Event, payload: ChildSpawned) -> None:
         self.children[payload.child] = Child(payload)
+        turn = self.turn
+        if payload.waited and payload.item is None and turn is not None and payload.source == turn.seq:
+            turn.waiting[payload.index] = payload.child
         if self.visit is not None:
             self.visit.children += 1
 

@@ -9,36 +9,38 @@ swarm            rest_for_one: a lost journal restarts all that stands on it
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar, overload
 
 import anyio
 
 from shoal.actors import ChildSpec, DynamicSupervisor, Supervisor, Worker, running
 from shoal.blueprints import Blueprint
-from shoal.errors import RestartsExhausted, RunIsPaused, RunNotFound
+from shoal.errors import RestartsExhausted, RunIsPaused, RunNotFound, SpawnRefused
 from shoal.errors import RunEnded as RunIsOver
 from shoal.providers import Provider, RetryPolicy, TextDelta
 from shoal.runtime._clock import Clock
 from shoal.runtime._control import Answer, Cancel, Command, Pause, Resume, Send, serve_commands, steer
 from shoal.runtime._hall import Hall
 from shoal.runtime._handle import Outcome, Run
+from shoal.runtime._host import ChildRequest
 from shoal.runtime._lanes import sheltered
 from shoal.runtime._ledger import Ledger, ledger_of
 from shoal.runtime._limits import Limits
+from shoal.runtime._orders import GivenTool, SpawnRequest, schema_of
 from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._program import Program
 from shoal.runtime._spawn import Birth
 from shoal.runtime._state import RunState
 from shoal.runtime._trees import HALL, Started
 from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow
-from shoal.runtime.tools import FunctionTool, Permissions, Tool, as_tool
+from shoal.runtime.tools import Permissions, as_tool
 
-GivenTool = Tool | FunctionTool[..., Any] | Callable[..., Awaitable[Any]]
+T = TypeVar("T")
 
 
 class Swarm:
@@ -209,6 +211,7 @@ class Swarm:
 
     # --- runs
 
+    @overload
     async def spawn(
         self,
         blueprint: str | Path | Blueprint,
@@ -221,7 +224,48 @@ class Swarm:
         unattended: bool = True,
         output_dir: str | Path | None = None,
         trace: str | None = None,
-    ) -> Run:
+        key: str | None = None,
+        output_format: str | None = None,
+        output_instructions: str | None = None,
+        returns: None = None,
+    ) -> Run: ...
+
+    @overload
+    async def spawn(
+        self,
+        blueprint: str | Path | Blueprint,
+        *,
+        task: str | None = None,
+        seeds: Mapping[str, str] | None = None,
+        tools: Sequence[GivenTool] = (),
+        workdir: str | Path = ".",
+        model: str | None = None,
+        unattended: bool = True,
+        output_dir: str | Path | None = None,
+        trace: str | None = None,
+        key: str | None = None,
+        output_format: str | None = None,
+        output_instructions: str | None = None,
+        returns: type[T],
+    ) -> Run[T]: ...
+
+    async def spawn(
+        self,
+        blueprint: str | Path | Blueprint,
+        *,
+        task: str | None = None,
+        seeds: Mapping[str, str] | None = None,
+        tools: Sequence[GivenTool] = (),
+        workdir: str | Path = ".",
+        model: str | None = None,
+        unattended: bool = True,
+        output_dir: str | Path | None = None,
+        trace: str | None = None,
+        key: str | None = None,
+        output_format: str | None = None,
+        output_instructions: str | None = None,
+        returns: type[Any] | None = None,
+    ) -> Run[Any]:
         """Start a run of *blueprint* and return its handle; everything that can be refused is refused here.
 
         Args:
@@ -234,30 +278,129 @@ class Swarm:
             unattended: Nobody is there to ask.
             output_dir: A folder that listings of the working directory leave out.
             trace: A W3C `traceparent` whose trace the run joins.
+            key: A second spawn under the same key returns the same run, in a later process too.
+            output_format: How the answer is to be written, such as `markdown`; `None` for what its blueprint says.
+            output_instructions: What the answer is to look like; `None` for what its blueprint says.
+            returns: The type that the answer is to have, anything pydantic can validate: its model is shown the JSON
+                schema, and the outcome's output is a value of that type. `None` for text.
 
         Raises:
             BlueprintInvalid: It cannot be loaded.
             SpawnRefused, NotBuiltYet: It cannot run; nothing was journaled.
             JournalFailed: The journal cannot be written.
         """
-        hall = self.hall
+        wanted = SpawnRequest(
+            blueprint,
+            task=task,
+            seeds=seeds or {},
+            tools=tools,
+            workdir=workdir,
+            model=model,
+            unattended=unattended,
+            output_dir=output_dir,
+            trace=trace,
+            key=key,
+            output_format=output_format,
+            output_instructions=output_instructions,
+            returns=returns,
+        )
+        if key is None:
+            return await self._begin(wanted, self._clock.new_id())
+        async with self.hall.keys.held(key, self._clock.new_id()) as found:
+            if isinstance(found, RunRow):
+                return Run(self, found.run_id, found.name, returns)
+            return await self._begin(wanted, found)
+
+    async def _begin(self, wanted: SpawnRequest, run_id: str) -> Run[Any]:
+        birth = self._birth(wanted, run_id)
+        await self.hall.begin(birth)
+        return Run(self, run_id, birth.program.blueprint.name, wanted.returns)
+
+    async def spawn_many(self, requests: Iterable[SpawnRequest]) -> list[Run[Any]]:
+        """Start runs, all or none, and return their handles in the same order; one transaction journals them all.
+
+        Args:
+            requests: The runs. Those with a key that has a run already get that run.
+
+        Raises:
+            BlueprintInvalid: One cannot be loaded.
+            SpawnRefused, NotBuiltYet: One cannot run, or two have the same key; nothing was journaled.
+            JournalFailed: The journal cannot be written.
+        """
+        wanted = list(requests)
+        keys = [each.key for each in wanted if each.key is not None]
+        if len(set(keys)) < len(keys):
+            raise SpawnRefused("two of the runs to spawn have the same key; give each a key of its own")
+        runs: list[Run[Any]] = []
+        births: list[Birth] = []
+        async with AsyncExitStack() as held:
+            for each in wanted:
+                fresh = self._clock.new_id()
+                found: RunRow | str = fresh
+                if each.key is not None:
+                    found = await held.enter_async_context(self.hall.keys.held(each.key, fresh))
+                if isinstance(found, str):
+                    births.append(self._birth(each, found))
+                    found_id, name = found, births[-1].program.blueprint.name
+                else:
+                    found_id, name = found.run_id, found.name
+                runs.append(Run(self, found_id, name, each.returns))
+            await self.hall.begin_all(births)
+        return runs
+
+    def _completed(self, wanted: SpawnRequest) -> SpawnRequest:
+        """Return *wanted* with what the front door knows of it besides."""
+        return wanted
+
+    def _birth(self, request: SpawnRequest, run_id: str) -> Birth:
+        wanted = self._completed(request)
+        hall, blueprint = self.hall, wanted.blueprint
         bundle = hall.adopt(blueprint) if isinstance(blueprint, Blueprint) else hall.bundle(blueprint)
-        program = hall.program(bundle, [as_tool(tool) for tool in tools])
+        program = hall.program(bundle, [as_tool(tool) for tool in wanted.tools])
         depth = program.blueprint.max_child_depth
-        birth = Birth(
-            self._clock.new_id(),
+        return Birth(
+            run_id,
             program,
+            wanted.task,
+            dict(wanted.seeds),
+            Path(wanted.workdir),
+            deeper=self._limits.max_child_depth if depth is None else depth,
+            unattended=wanted.unattended,
+            key=wanted.key,
+            model=wanted.model,
+            output_dir=None if wanted.output_dir is None else _absolute(wanted.output_dir),
+            trace=wanted.trace,
+            output_format="json" if wanted.returns is not None else wanted.output_format,
+            output_instructions=wanted.output_instructions,
+            output_schema=None if wanted.returns is None else schema_of(wanted.returns),
+        )
+
+    async def spawn_child(
+        self,
+        parent: str,
+        blueprint: str | Path | Blueprint,
+        *,
+        task: str | None = None,
+        seeds: Mapping[str, str] | None = None,
+        tools: Sequence[GivenTool] = (),
+        detached: bool = False,
+        max_child_depth: int | None = None,
+        output_format: str | None = None,
+        output_instructions: str | None = None,
+    ) -> Run:
+        """Start a child of the run *parent*; see `Run.spawn`."""
+        wanted = ChildRequest(
+            blueprint,
             task,
             dict(seeds or {}),
-            Path(workdir),
-            deeper=self._limits.max_child_depth if depth is None else depth,
-            unattended=unattended,
-            model=model,
-            output_dir=None if output_dir is None else _absolute(output_dir),
-            trace=trace,
+            detached=detached,
+            most_depth=max_child_depth,
+            output_format=output_format,
+            output_instructions=output_instructions,
+            tools=[as_tool(tool) for tool in tools],
         )
-        await hall.begin(birth)
-        return Run(self, birth.run_id, program.blueprint.name)
+        run_id = await self.hall.spawn_child(parent, wanted)
+        return self.get(run_id)
 
     def get(self, run_id: str) -> Run:
         """Return the run whose id is, or begins with, *run_id*.
@@ -318,8 +461,12 @@ class Swarm:
         # Children first: a parent that waits for one finds it at home.
         for each in reversed(asleep):
             await hall.take_up(each.run_id, programs[each.run_id], "restart")
+        ended = {each.run_id for each in self.journal.runs(root=row.root) if each.ended}
         for each in open_rows:
-            if each.status == "paused":
+            if each.parent in ended and not each.detached:  # the process died before it was told
+                with suppress(RunIsOver):
+                    await self.cancel(each.run_id, "its parent ended")
+            elif each.status == "paused":
                 await self.resume(each.run_id)
         return Run(self, row.run_id, row.name)
 

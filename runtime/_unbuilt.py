@@ -67,7 +67,6 @@ def _stage(path: str, stage: Stage) -> Iterator[str]:
     used = {
         "available_connectors": bool(stage.available_connectors),
         "output_routing": bool(stage.output_routing),
-        "requires_children": stage.requires_children,
         "hooks": bool(stage.hooks),
         "context.mode": stage.context.mode == "fresh",
         "context.observations": stage.context.observations is not None,

@@ -199,7 +199,7 @@ def decide(state: RunState, limits: Limits) -> Action:
     turn = state.turn
     if turn is not None:
         if turn.open_calls:
-            if all(turn.parked(index) for index in turn.open_calls):
+            if all(state.parked(index) for index in turn.open_calls):
                 return Wait()
             fan_out = _fan_out_call(state)
             return RunCalls() if fan_out is None else RunFanOut(fan_out)
@@ -304,6 +304,8 @@ def _exit(state: RunState, limits: Limits) -> Action | None:
     nudge = _nudge(state, limits)
     if nudge is not None:
         return nudge
+    if state.stage.stage.requires_children and any(child.open for child in state.children.values()):
+        return Wait()
     required = _required(state, limits)
     if required is not None:
         return required

@@ -69,6 +69,9 @@ class RunSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
         model: Model that replaces every stage's, as `provider:model`; `None` for none.
         children_deeper: How many levels of children may stand below it.
         output_dir: Where the front door writes its report; listings leave it out.
+        output_format: How its answer is to be written; `None` for what its blueprint says.
+        output_instructions: What its answer is to look like; `None` for what its blueprint says.
+        output_schema: JSON schema of its answer, as JSON source; `None` for what its blueprint says.
         scripts: Scripts that are not in its definition, such as those of seeds: path, as the blueprint writes it, and
             the digest under which the journal holds the text.
     """
@@ -93,6 +96,9 @@ class RunSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
     children_deeper: int = 3
     output_dir: str | None = None
     scripts: tuple[tuple[str, str], ...] = ()
+    output_format: str | None = None
+    output_instructions: str | None = None
+    output_schema: str | None = None
 
 
 @final
@@ -163,6 +169,7 @@ class ChildSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
         index: Number of that call.
         item: Id of the fan-out item; `None` for none.
         waited: The run waits for it in that call.
+        detached: It outlives the run.
     """
 
     child: str
@@ -171,6 +178,7 @@ class ChildSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
     index: int = 0
     item: str | None = None
     waited: bool = False
+    detached: bool = False
 
 
 @final

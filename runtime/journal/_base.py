@@ -81,6 +81,10 @@ class Reader(Protocol):
         """
         ...
 
+    def with_key(self, key: str) -> RunRow | None:
+        """Return the run that was spawned under *key*; `None` for none."""
+        ...
+
     def definition(self, digest: str) -> bytes:
         """Return the bytes that *digest* stands for.
 
@@ -113,6 +117,15 @@ class Shared(Protocol):
 
         Raises:
             RunOwned: A process that lives hosts one of them.
+        """
+        ...
+
+    def reserve(self, key: str, run_id: str, *, now: float | None = None) -> str | None:
+        """Keep *key* for the run that this process is about to spawn under it.
+
+        Returns:
+            The run's id: *run_id*, or the one under which an earlier process reserved the key and died. `None` where
+            another process that lives is spawning it, or the run is there.
         """
         ...
 

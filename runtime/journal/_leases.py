@@ -117,6 +117,22 @@ class Leases:
                     )
                 db.execute("UPDATE runs SET host = ? WHERE run_id = ?", (self._host, run_id))
 
+    def reserve(self, key: str, run_id: str, now: float) -> str | None:
+        """Keep *key* for the run that this process is about to spawn; see `Shared.reserve`."""
+        name = f"key {key}"
+        with self._transaction() as db:
+            if db.execute("SELECT 1 FROM runs WHERE key = ?", (key,)).fetchone():
+                return None
+            row = db.execute("SELECT value FROM meta WHERE key = ?", (name,)).fetchone()
+            if row is not None:
+                run_id, _, host = str(row[0]).partition(" ")
+                seen = db.execute("SELECT pid, beat FROM hosts WHERE host = ?", (host,)).fetchone()
+                if host != self._host and seen is not None and lives(host, seen[0], seen[1], now):
+                    return None
+            mark = f"{run_id} {self._host or ''}"
+            db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (name, mark))
+        return run_id
+
     def release(self, run_ids: Iterable[str]) -> None:
         """Give up those runs where this process hosts them."""
         with self._transaction() as db:

@@ -110,6 +110,10 @@ class MemoryJournal:
             return self._counted(row)
         return pick(run_id, [self._counted(row) for row in self._register.rows() if row.run_id.startswith(run_id)])
 
+    def with_key(self, key: str) -> RunRow | None:
+        """Return the run that was spawned under *key*; `None` for none."""
+        return next((self._counted(row) for row in self._register.rows() if row.key == key), None)
+
     def _counted(self, row: RunRow) -> RunRow:
         return msgspec.structs.replace(row, events=len(self._events[row.run_id]))
 

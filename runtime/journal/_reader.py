@@ -130,6 +130,11 @@ class SqliteReader:
             rows = self._query(f"{self._select_runs} WHERE run_id > ? AND run_id < ?", (run_id, run_id + _LAST))
         return pick(run_id, [_row(row) for row in rows])
 
+    def with_key(self, key: str) -> RunRow | None:
+        """Return the run that was spawned under *key*; `None` for none."""
+        rows = self._query(f"{self._select_runs} WHERE key = ?", (key,))
+        return _row(rows[0]) if rows else None
+
     def definition(self, digest: str) -> bytes:
         """Return the bytes that *digest* stands for."""
         rows = self._query("SELECT data FROM definitions WHERE digest = ?", (digest,))

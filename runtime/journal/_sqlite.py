@@ -333,6 +333,14 @@ class SqliteJournal(SqliteReader):
         """
         self._leases.claim(run_ids, time.time() if now is None else now)
 
+    def reserve(self, key: str, run_id: str, *, now: float | None = None) -> str | None:
+        """Keep *key* for the run that this process is about to spawn under it; see `Shared.reserve`.
+
+        Raises:
+            JournalFailed: It could not be written.
+        """
+        return self._leases.reserve(key, run_id, time.time() if now is None else now)
+
     def release(self, run_ids: Iterable[str]) -> None:
         """Give up those runs where this process hosts them.
 

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from shoal.runtime.tools._agents import AGENT_TOOLS, AGENTS
+from shoal.runtime.tools._agents import CHECK as AGENT_CHECK
+from shoal.runtime.tools._agents import KILL as AGENT_KILL
+from shoal.runtime.tools._agents import SEND as AGENT_SEND
+from shoal.runtime.tools._agents import SPAWN as AGENT_SPAWN
+from shoal.runtime.tools._agents import WAIT as AGENT_WAIT
 from shoal.runtime.tools._files import FILE_TOOLS
 from shoal.runtime.tools._gates import Verdict, compiled, judge, parse_json, violations
 from shoal.runtime.tools._grants import Grants
@@ -42,12 +48,19 @@ BUILT_IN: Mapping[str, Tool] = {
         *MACHINE_TOOLS,
         *WINDOW_TOOLS,
         *RUN_TOOLS,
+        *AGENT_TOOLS,
         *PEOPLE_TOOLS,
     )
 }
 """Every built-in tool, by name."""
 
 __all__ = [
+    "AGENTS",
+    "AGENT_CHECK",
+    "AGENT_KILL",
+    "AGENT_SEND",
+    "AGENT_SPAWN",
+    "AGENT_WAIT",
     "BUILT_IN",
     "FAN_OUT",
     "QUESTIONS",

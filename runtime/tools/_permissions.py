@@ -26,18 +26,20 @@ class Permissions:
         launch: Permissions given at the spawn, by tool; they lift `ask`, never a `deny`.
         user: Permissions of the user's configuration, by tool.
         grants: What the user grants beyond permissions.
+        launch_rest: Permission given at the spawn to every tool that *launch* does not name; `None` for none.
     """
 
     launch: Mapping[str, Permission] = field(default_factory=dict[str, Permission])
     user: Mapping[str, Permission] = field(default_factory=dict[str, Permission])
     grants: Grants = field(default_factory=Grants)
+    launch_rest: Permission | None = None
 
     def of(self, tool: Tool, stage: Stage, blueprint: Blueprint) -> Permission:
         """Return the permission of *tool* in *stage*. A blueprint may only tighten; `deny` is final."""
         ceiling = _named(self.user, tool.name) or tool.permission
         asked = _named(stage.tool_permissions, tool.name) or _named(blueprint.tool_permissions, tool.name) or ceiling
         settled = max(ceiling, asked, key=_STRICTNESS.__getitem__)
-        launched = _named(self.launch, tool.name)
+        launched = _named(self.launch, tool.name) or self.launch_rest
         if launched is not None and settled != "deny":
             return launched
         return "allow" if settled == "ask" and self._listed(tool, blueprint) else settled

@@ -5,21 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
 import anyio
 import anyio.to_thread
+from typing_extensions import override
 
 from shoal import runtime
 from shoal._environment import providers_from
 from shoal._held import Held
-from shoal.blueprints import Blueprint
 from shoal.errors import ConfigInvalid, JournalFailed
 from shoal.observability import Telemetry, current_traceparent, otlp, through
 from shoal.providers import Provider, RetryPolicy
-from shoal.runtime import Clock, GivenTool, Journal, Limits, Observer, Permissions, Run, SqliteJournal
+from shoal.runtime import Clock, Journal, Limits, Observer, Permissions, SpawnRequest, SqliteJournal
 from shoal.runtime.journal import BEAT_S, Durability, host_name
 
 if TYPE_CHECKING:
@@ -117,39 +118,10 @@ class Swarm(runtime.Swarm):
         finally:
             await self._close_all()
 
-    async def spawn(
-        self,
-        blueprint: str | Path | Blueprint,
-        *,
-        task: str | None = None,
-        seeds: Mapping[str, str] | None = None,
-        tools: Sequence[GivenTool] = (),
-        workdir: str | Path = ".",
-        model: str | None = None,
-        unattended: bool = True,
-        output_dir: str | Path | None = None,
-        trace: str | None = None,
-    ) -> Run:
-        """Start a run of *blueprint* and return its handle; see `shoal.runtime.Swarm.spawn`.
-
-        Where a span of yours is current, the run joins its trace.
-
-        Raises:
-            BlueprintInvalid: It cannot be loaded.
-            SpawnRefused, NotBuiltYet: It cannot run; nothing was journaled.
-            JournalFailed: The journal cannot be written.
-        """
-        return await super().spawn(
-            blueprint,
-            task=task,
-            seeds=seeds,
-            tools=tools,
-            workdir=workdir,
-            model=model,
-            unattended=unattended,
-            output_dir=output_dir,
-            trace=current_traceparent() if trace is None else trace,
-        )
+    @override
+    def _completed(self, wanted: SpawnRequest) -> SpawnRequest:
+        """Where a span of yours is current, the run joins its trace."""
+        return wanted if wanted.trace is not None else replace(wanted, trace=current_traceparent())
 
     async def open(self) -> Self:
         """Open the swarm without a block, for a notebook's top level: `swarm = await shoal.Swarm().open()`.

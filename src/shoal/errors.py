@@ -14,6 +14,7 @@
     │  ├─ RunNotFound              no such run in this journal
     │  ├─ RunEnded                 the run is over: it takes no message
     │  ├─ AnswerRefused            the run asks no such question, or takes no such answer
+    │  ├─ OutputInvalid            its answer is not of the type that was asked for
     │  ├─ RunOwned                 another process hosts it
     │  ├─ JournalFailed            the journal cannot write (full disk, permissions)
     │  ├─ JournalNewer             the file was written by a newer version
@@ -166,6 +167,10 @@ class RunEnded(RunError):
 
 class AnswerRefused(RunError):
     """The run asks no such question, or the question takes no such answer."""
+
+
+class OutputInvalid(RunError):
+    """The run is complete, and its answer is not of the type that its spawn asked for."""
 
 
 class RunOwned(RunError):

@@ -64,7 +64,6 @@ def test_a_key_of_the_blueprint_is_named(key: str, fields: dict[str, Any]):
 STAGE: list[tuple[str, dict[str, Any]]] = [
     ("available_connectors", {"available_connectors": ("server",)}),
     ("output_routing", {"output_routing": {"image/*": "images"}}),
-    ("requires_children", {"requires_children": True}),
     ("hooks", {"hooks": {"on_enter": "x.py"}}),
     ("context.mode", {"context": StageContext(mode="fresh")}),
     ("context.observations", {"context": StageContext(observations=Observations())}),
@@ -102,11 +101,11 @@ def test_what_is_switched_off_is_obeyed():
 
 
 def test_everything_that_is_used_is_named_at_once_in_the_order_of_the_file():
-    stages = (Stage("one", hooks={"on_enter": "x.py"}), Stage("two", requires_children=True))
+    stages = (Stage("one", hooks={"on_enter": "x.py"}), Stage("two", available_connectors=("x",)))
     made = replace(PLAIN, regions=(Region("r", accepts=("*/*",)),), dynamic_tools=True, stages=stages)
     assert refused(made) == (
         "context.regions.r.accepts",
         "agent.dynamic_tools",
         "stages.one.hooks",
-        "stages.two.requires_children",
+        "stages.two.available_connectors",
     )

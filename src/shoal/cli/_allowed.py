@@ -1,4 +1,4 @@
-"""What the user allows for one command line: `--allow TOOL`."""
+"""What the user allows for one command line, and whether somebody is there to ask."""
 
 from __future__ import annotations
 
@@ -15,10 +15,22 @@ from shoal.runtime import BUILT_IN, Permissions
 AllowOption: TypeAlias = Annotated[
     tuple[str, ...], Parameter(name="--allow", negative="", help="A tool that may be called without asking.")
 ]
+YesOption: TypeAlias = Annotated[
+    bool,
+    Parameter(name="--yes", negative="", help="Allow every tool that would need approval; what is denied stays so."),
+]
+AttendedOption: TypeAlias = Annotated[
+    bool | None,
+    Parameter(
+        name="--attended",
+        negative="--unattended",
+        help="Somebody answers, here or from elsewhere; or nobody does. Unless said: whoever is at the terminal.",
+    ),
+]
 
 
-def permissions_of(blueprint: Blueprint, allow: Sequence[str]) -> Permissions:
-    """Return the permissions that *allow* gives to the tools of *blueprint*.
+def permissions_of(blueprint: Blueprint, allow: Sequence[str], *, yes: bool = False) -> Permissions:
+    """Return the permissions that *allow* gives to the tools of *blueprint*, and *yes* to all others.
 
     Raises:
         ConfigInvalid: One of them is no tool that it could have.
@@ -29,4 +41,4 @@ def permissions_of(blueprint: Blueprint, allow: Sequence[str]) -> Permissions:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean `{near[0]}`?" if near else f"it has {', '.join(sorted(known))}"
             raise ConfigInvalid(f"`--allow {name}` names no tool of {blueprint.name!r}; {hint}")
-    return Permissions(launch={tool_name(name): "allow" for name in allow})
+    return Permissions(launch={tool_name(name): "allow" for name in allow}, launch_rest="allow" if yes else None)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError, Parameter
 
-from shoal.errors import BlueprintError, RunEnded, RunNotFound, RunOwned, ShoalError
+from shoal.errors import AnswerRefused, BlueprintError, RunEnded, RunNotFound, RunOwned, ShoalError
 
 USAGE = 2
 FAILED = 1
@@ -17,6 +17,10 @@ INTERRUPTED = 130
 COMMANDS = {
     "run": "Run a blueprint and write its report.",
     "resume": "Go on with a run that was interrupted or is paused.",
+    "answer": "List what runs ask a person, and answer it.",
+    "msg": "Send a run a message.",
+    "pause": "Let a run and all below it wait.",
+    "cancel": "End a run and all below it.",
     "ps": "List live and recent runs.",
     "tree": "Show who spawned whom, and what each used.",
     "result": "Print what a run submitted.",
@@ -24,6 +28,7 @@ COMMANDS = {
     "events": "Print the events of a run.",
     "context": "Show what a run's next request shows the model.",
     "trace": "Export the spans of a tree of runs.",
+    "new": "Write a blueprint to begin with.",
     "validate": "Check a blueprint.",
     "library": "List the bundled blueprints.",
 }
@@ -64,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refused(str(error), USAGE, "`shoal --help` lists the commands, `shoal COMMAND --help` their options")
     except ShoalError as error:
         # What was asked for cannot be had, as opposed to what was tried and failed.
-        wrong = isinstance(error, BlueprintError | RunNotFound | RunOwned | RunEnded)
+        wrong = isinstance(error, BlueprintError | RunNotFound | RunOwned | RunEnded | AnswerRefused)
         return _refused(str(error), USAGE if wrong else FAILED)
     except KeyboardInterrupt:
         return _refused("interrupted", INTERRUPTED)

@@ -5,27 +5,32 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar, final
+from typing import Any, Literal, TypeAlias, TypeVar, final
 
 import anyio
 
 import shoal
 from shoal._environment import wants_telemetry
-from shoal.cli._print import complain, is_terminal, say
-from shoal.cli._progress import Progress
+from shoal.cli._desk import Desk
+from shoal.cli._print import complain, is_terminal
+from shoal.cli._progress import Progress, RunView
 from shoal.cli._screen import Lines, LiveView, NoScreen, Screen
 from shoal.errors import JournalFailed, RunIsPaused, ShoalError
 from shoal.observability import export_trace
 from shoal.providers import Provider
-from shoal.runtime import Ledger, Outcome, Permissions, Run
+from shoal.runtime import Ledger, Outcome, Permissions, Question, Run
 
 T = TypeVar("T")
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C."""
+_LOOK_S = 0.05
+
+Person: TypeAlias = Literal["here", "elsewhere", "nobody"]
+"""Who answers what runs ask, and lets go on what is paused."""
 
 Begin: TypeAlias = Callable[[shoal.Swarm, Progress], Awaitable[Run]]
 """Spawns a run, or takes one up."""
@@ -42,6 +47,7 @@ class Hosting:
         permissions: What the user allows.
         telemetry: Spans are sent while the runs go on.
         as_json: Standard output is for other programs.
+        person: Who is asked: somebody at this terminal, somebody who steers from elsewhere, or nobody.
     """
 
     journal: Path
@@ -49,6 +55,7 @@ class Hosting:
     permissions: Permissions = field(default_factory=Permissions)
     telemetry: bool = field(default_factory=wants_telemetry)
     as_json: bool = False
+    person: Person = "nobody"
 
 
 @final
@@ -61,7 +68,8 @@ class Ending:
         outcome: How the run ended; `None` where it did not.
         ledger: What the tree used; `None` where the run did not end.
         trace: Its spans as OTLP JSON; `None` where the run did not end.
-        stop: What kept it from ending: it is paused, or the journal failed; `None` where it ended or was interrupted.
+        stop: What kept it from ending: it is paused, or the journal failed; `None` where that was something else.
+        questions: What it waits for, where it does not go on without an answer.
     """
 
     progress: Progress
@@ -69,11 +77,12 @@ class Ending:
     ledger: Ledger | None = None
     trace: bytes | None = None
     stop: RunIsPaused | JournalFailed | None = None
+    questions: tuple[Question, ...] = ()
 
     @property
     def interrupted(self) -> bool:
         """Somebody pressed Ctrl-C, or the process was told to stop."""
-        return self.outcome is None and self.stop is None
+        return self.outcome is None and self.stop is None and not self.questions
 
 
 async def host(hosting: Hosting, begin: Begin) -> Ending:
@@ -111,40 +120,71 @@ async def _hosted(hosting: Hosting, begin: Begin, progress: Progress, interrupts
 
 
 async def _followed(hosting: Hosting, begin: Begin, swarm: shoal.Swarm, progress: Progress) -> Ending:
-    screen = _screen(hosting, swarm, progress)
+    screen, desk = _screen(hosting, swarm, progress), Desk()
     try:
         run = await beside(screen.serve, lambda: begin(swarm, progress))
         while True:
-            try:
-                outcome = await beside(screen.serve, lambda: settled(run, progress))
-                return Ending(progress, outcome, swarm.ledger(run.run_id), export_trace(swarm.journal, run.run_id))
-            except RunIsPaused as paused:
-                screen.close()
-                if not await _let_go_on(hosting, paused):
-                    return Ending(progress, stop=paused)
-                await run.resume()
+            halt = await beside(screen.serve, lambda: halted(hosting.person, swarm, run, progress))
+            if isinstance(halt, Outcome):
+                return Ending(progress, halt, swarm.ledger(run.run_id), export_trace(swarm.journal, run.run_id))
+            screen.close()
+            if hosting.person != "here":
+                going = False
+            elif isinstance(halt, RunIsPaused):
+                going = await desk.let_go_on(run, halt, progress)
+            else:
+                going = await desk.settle(swarm, halt, progress)
+            if not going:
+                paused = halt if isinstance(halt, RunIsPaused) else None
+                return Ending(progress, stop=paused, questions=tuple(swarm.questions(run.run_id)))
     finally:
         screen.close()
 
 
-async def settled(run: Run, progress: Progress) -> Outcome:
-    """Wait for the end of *run* and return how it ended.
+async def halted(person: Person, swarm: shoal.Swarm, run: Run, progress: Progress) -> Outcome | RunIsPaused | Question:
+    """Wait until *run* is over, or needs somebody; return how it ended, or what is needed first.
 
     Raises:
-        RunIsPaused: It is paused, or all that it waits for is.
         JournalFailed: The journal cannot be written.
     """
-    with anyio.CancelScope() as waiting:
+    while True:
+        with anyio.CancelScope() as waiting:
 
-        async def watch() -> None:
-            await progress.wait_paused()
-            waiting.cancel()
+            async def watch(scope: anyio.CancelScope = waiting) -> None:
+                await _needed(person, swarm, progress)
+                scope.cancel()
 
-        return await beside(watch, lambda: run.result(wait_paused=True))
-    paused = progress.paused()
-    first = paused[0]
-    more = f" (so are {len(paused) - 1} more)" if len(paused) > 1 else ""
-    raise RunIsPaused(
+            return await beside(watch, lambda: run.result(wait_paused=True))
+        questions = swarm.questions(run.run_id)
+        if questions and person == "here":
+            return questions[0]
+        held = progress.held()
+        if held and held[0].status == "paused":
+            return _paused(run, held)
+        if questions:
+            return questions[0]
+
+
+async def _needed(person: Person, swarm: shoal.Swarm, progress: Progress) -> None:
+    """Return once somebody is needed: at the terminal for each question, else where nothing goes on without them."""
+    if person == "elsewhere":
+        await anyio.sleep_forever()
+    while True:
+        await progress.wait(lambda: bool(progress.held()) or (person == "here" and progress.asking))
+        if person == "here" or _idle(swarm):
+            return
+        await anyio.sleep(_LOOK_S)  # a run that asks may have other calls that it is about to begin
+
+
+def _idle(swarm: shoal.Swarm) -> bool:
+    return all(live.idle_since is not None for live in swarm.hall.live.values())
+
+
+def _paused(run: Run, held: Sequence[RunView]) -> RunIsPaused:
+    first = held[0]
+    others = sum(each.status == "paused" for each in held) - 1
+    more = f" (so are {others} more)" if others else ""
+    return RunIsPaused(
         f"{first.label} is paused{more}: {first.reason}", run_id=run.run_id, reason=first.reason, remedy=first.remedy
     )
 
@@ -165,7 +205,16 @@ async def beside(side: Callable[[], Coroutine[Any, Any, None]], work: Callable[[
     return result[0]
 
 
-# --- the person in front of it
+# --- the terminal
+
+
+def person_at(*, attended: bool | None, as_json: bool) -> Person:
+    """Return who is asked, where `--attended` or `--unattended` was said, or neither (`None`)."""
+    if attended is False:
+        return "nobody"
+    if not as_json and sys.stdin.isatty() and is_terminal():
+        return "here"
+    return "elsewhere" if attended else "nobody"
 
 
 @final
@@ -197,13 +246,3 @@ def _screen(hosting: Hosting, swarm: shoal.Swarm, progress: Progress) -> Screen:
     if hosting.as_json:
         return LiveView(progress, fill, stderr=True) if sys.stderr.isatty() else NoScreen()
     return LiveView(progress, fill) if is_terminal() else Lines(progress)
-
-
-async def _let_go_on(hosting: Hosting, paused: RunIsPaused) -> bool:
-    """Ask whether a paused run is to go on; nobody is asked where nobody is there."""
-    if hosting.as_json or not (sys.stdin.isatty() and is_terminal()):
-        return False
-    complain(str(paused), paused.remedy)
-    say("Press Enter once that is done and the run goes on; Ctrl-C leaves it paused.")
-    await anyio.wait_readable(sys.stdin)
-    return bool(sys.stdin.readline())

@@ -23,6 +23,7 @@ _CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u206
 _STYLES = {
     "running": "cyan",
     "paused": "yellow",
+    "asks": "yellow",
     "interrupted": "yellow",
     "complete": "green",
     "complete_interactive": "green",
@@ -58,6 +59,11 @@ def complain(*lines: str) -> None:
     """Print *lines* to standard error, the first with the program's name in front."""
     for number, line in enumerate(lines):
         print(line if number else f"shoal: {line}", file=sys.stderr)
+
+
+def note(text: str) -> None:
+    """Print one more line to standard error, behind what `complain` printed."""
+    print(text, file=sys.stderr)
 
 
 def print_json(value: Any) -> None:

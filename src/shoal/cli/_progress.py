@@ -18,6 +18,8 @@ from shoal.runtime.events import (
     InferenceCompleted,
     InferenceStarted,
     LaneDegraded,
+    QuestionAnswered,
+    QuestionAsked,
     RunEnded,
     RunPaused,
     RunRestarted,
@@ -26,6 +28,9 @@ from shoal.runtime.events import (
     RunTitled,
     StageEntered,
 )
+
+_MOVES = (RunPaused, RunResumed, RunRestarted, RunEnded, QuestionAsked, QuestionAnswered)
+"""What lets `Progress.wait` look again."""
 
 
 @final
@@ -59,6 +64,8 @@ class RunView:
         """How many of its replies no language model wrote."""
         self.replies = 0
         self.children: list[str] = []
+        self.questions: set[int] = set()
+        """Seqs of what it asks a person."""
 
     @property
     def over(self) -> bool:
@@ -85,7 +92,7 @@ class Progress:
         self.degraded = 0
         """Lane jobs that came to nothing."""
         self.changed = changed
-        self._stopped: anyio.Event | None = None
+        self._moved: anyio.Event | None = None
 
     def record(self, event: Event) -> None:
         """Take *event* into account; those of one run come in their order."""
@@ -98,8 +105,10 @@ class Progress:
         self._take(run, event, payload)
         if self.changed is not None:
             self.changed(event, run)
-        if self._stopped is not None and isinstance(payload, RunPaused | RunEnded):
-            self._stopped.set()
+        moved = self._moved
+        if moved is not None and isinstance(payload, _MOVES):
+            self._moved = None
+            moved.set()
 
     def replay(self, events: Iterable[Event]) -> None:
         """Take events into account that happened long ago, and tell nobody."""
@@ -138,8 +147,13 @@ class Progress:
             case RunEnded(status, reason):
                 # A crash's reason has its traceback below the first line; `shoal events` shows it whole.
                 run.status, run.reason, run.ended = status, reason.partition("\n")[0], event.at
+                run.questions.clear()
             case LaneDegraded():
                 self.degraded += 1
+            case QuestionAsked():
+                run.questions.add(event.seq)
+            case QuestionAnswered(question):
+                run.questions.discard(question)
             case ChildSpawned(child):
                 # A child's own first event may come before or after this one.
                 if child not in run.children:
@@ -188,21 +202,30 @@ class Progress:
             counted[run.status] = counted.get(run.status, 0) + 1
         return counted
 
-    def paused(self) -> list[RunView]:
-        """Return the paused runs, where nothing else goes on: all that is not over is paused or waits for a child."""
-        paused: list[RunView] = []
+    def held(self) -> list[RunView]:
+        """Return the runs that wait for somebody, where nothing else goes on; the others are over or wait for a child.
+
+        Those that are paused come first, and each waits for a person to let it go on, or to answer it.
+        """
+        held: list[RunView] = []
         for run in self.runs.values():
-            if run.status == "paused":
-                paused.append(run)
+            if run.status == "paused" or run.questions:
+                held.append(run)
             elif not run.over and not self._waits(run):
                 return []
-        return paused
+        return sorted(held, key=lambda run: run.status != "paused")
 
-    async def wait_paused(self) -> None:
-        """Return once `paused` gives a run."""
-        while not self.paused():
-            self._stopped = anyio.Event()
-            await self._stopped.wait()
+    @property
+    def asking(self) -> bool:
+        """Some run asks a person."""
+        return any(run.questions for run in self.runs.values())
+
+    async def wait(self, condition: Callable[[], bool]) -> None:
+        """Return once *condition* holds, which looks at who is paused, over, or asks."""
+        while not condition():
+            if self._moved is None:
+                self._moved = anyio.Event()
+            await self._moved.wait()
 
     def _waits(self, run: RunView) -> bool:
         return any(child not in self.runs or not self.runs[child].over for child in run.children)

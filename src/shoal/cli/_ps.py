@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -24,35 +25,48 @@ def command(
         every = [] if reader is None else list(reader.runs())
         owners = {} if reader is None else reader.owners()
     shown = every if all_runs else [row for row in every if row.parent is None][-max(1, most) :]
-    children: dict[str, int] = {}
-    for row in every:
-        if row.parent is not None:
-            children[row.root] = children.get(row.root, 0) + 1
+    below = {row.run_id: _below(row, every) for row in shown}
     if as_json:
-        print_json([_plain(row, owners, children.get(row.run_id, 0)) for row in shown])
+        print_json([_plain(row, owners, below[row.run_id]) for row in shown])
     elif shown:
         print_table(
-            ("run", "name", "status", "stage", "below", "began", "title"),
+            ("run", "name", "status", "stage", "below", "asks", "began", "title"),
             [
                 (
                     row.run_id,
                     line(row.name),
                     status(status_of(row, owners)),
                     line(row.stage or "-"),
-                    str(children.get(row.run_id, 0)),
+                    str(len(below[row.run_id])),
+                    str(_asked(row, below[row.run_id]) or "-"),
                     ago(row.spawned_at),
                     line(row.title or "", 60),
                 )
                 for row in shown
             ],
-            right=("below",),
+            right=("below", "asks"),
         )
     else:
         say("Nothing has run yet. Try: shoal run digest --task 'What is in here?'")
     return 0
 
 
-def _plain(row: RunRow, owners: dict[str, str], below: int) -> dict[str, Any]:
+def _below(above: RunRow, rows: Sequence[RunRow]) -> Sequence[RunRow]:
+    """Return those of *rows*, which stand in the order in which they were spawned, that are below the run *above*."""
+    ids, found = {above.run_id}, list[RunRow]()
+    for row in rows:
+        if row.parent in ids:
+            ids.add(row.run_id)
+            found.append(row)
+    return found
+
+
+def _asked(row: RunRow, below: Sequence[RunRow]) -> int:
+    """Return how many questions wait for a person, of a run and those below it."""
+    return sum(each.questions for each in (row, *below) if not each.ended)
+
+
+def _plain(row: RunRow, owners: dict[str, str], below: Sequence[RunRow]) -> dict[str, Any]:
     return {
         "run_id": row.run_id,
         "name": row.name,
@@ -61,7 +75,8 @@ def _plain(row: RunRow, owners: dict[str, str], below: int) -> dict[str, Any]:
         "stage": row.stage,
         "parent": row.parent,
         "root": row.root,
-        "runs_below": below,
+        "runs_below": len(below),
+        "questions": _asked(row, below),
         "events": row.events,
         "spawned_at": _time(row.spawned_at),
         "ended_at": None if row.ended_at is None else _time(row.ended_at),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import anyio
 
 import shoal
 from shoal._environment import providers_from
-from shoal.cli._allowed import AllowOption, permissions_of
-from shoal.cli._hosted import Hosting, host
+from shoal.cli._allowed import AllowOption, AttendedOption, YesOption, permissions_of
+from shoal.cli._hosted import Hosting, host, person_at
 from shoal.cli._places import JournalOption, JsonOption, RunArgument, program_of, run_reader
 from shoal.cli._progress import Progress
+from shoal.cli._steer import steer, tell
 from shoal.cli._summary import conclude
+from shoal.errors import RunOwned
 from shoal.runtime import Run
 
 
@@ -19,18 +23,35 @@ def command(
     /,
     *,
     allow: AllowOption = (),
+    yes: YesOption = False,
+    attended: AttendedOption = None,
     journal: JournalOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Go on with a run that was interrupted or is paused, and with the tree it belongs to."""
     with run_reader(run, journal) as (reader, row):
         path, root = reader.path, row.root
-        permissions = permissions_of(program_of(reader, root).blueprint, allow)
+        permissions = permissions_of(program_of(reader, root).blueprint, allow, yes=yes)
+        owner = reader.owners().get(row.run_id)
+    if owner is not None:
+        if row.status != "paused":
+            raise RunOwned(f"run {row.run_id} is hosted by {owner} and goes on there already", run_id=row.run_id)
+        return _let_go_on(row.run_id, path, as_json=as_json)
 
     async def begin(swarm: shoal.Swarm, progress: Progress) -> Run:
         for each in swarm.journal.runs(root=root):
             progress.replay(swarm.journal.read(each.run_id))
         return await swarm.resume_tree(root)
 
-    hosting = Hosting(path, providers_from(), permissions, as_json=as_json)
+    person = person_at(attended=attended, as_json=as_json)
+    hosting = Hosting(path, providers_from(), permissions, as_json=as_json, person=person)
     return conclude(hosting, anyio.run(host, hosting, begin))
+
+
+def _let_go_on(run_id: str, path: Path, *, as_json: bool) -> int:
+    """Tell the process that hosts a paused run to let it go on."""
+
+    async def resume(live: Run) -> None:
+        await live.resume()
+
+    return tell(*steer(run_id, path, resume), "goes on", as_json=as_json)

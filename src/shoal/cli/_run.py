@@ -12,16 +12,16 @@ from cyclopts import Parameter
 import shoal
 from shoal._environment import providers_from
 from shoal.blueprints import Blueprint, CallerSeed, load, resolve
-from shoal.cli._allowed import AllowOption, permissions_of
-from shoal.cli._hosted import Hosting, host
+from shoal.cli._allowed import AllowOption, AttendedOption, YesOption, permissions_of
+from shoal.cli._hosted import Hosting, host, person_at
 from shoal.cli._places import JournalOption, JsonOption, journal_file, output_folder
 from shoal.cli._print import complain
 from shoal.cli._progress import Progress
 from shoal.cli._summary import conclude
+from shoal.cli._texts import text_of
 from shoal.errors import ConfigInvalid
+from shoal.providers import Provider
 from shoal.runtime import Run
-
-_MOST_SEED_BYTES = 8 * 1024 * 1024
 
 
 def command(
@@ -36,6 +36,8 @@ def command(
     ] = (),
     model: Annotated[str | None, Parameter(help="PROVIDER:MODEL, in place of every stage's.")] = None,
     allow: AllowOption = (),
+    yes: YesOption = False,
+    attended: AttendedOption = None,
     journal: JournalOption = None,
     as_json: JsonOption = False,
     **regions: Annotated[str, Parameter(help="TEXT or @FILE, for the region of that name.")],
@@ -44,12 +46,35 @@ def command(
     made = load(resolve(blueprint))
     given = seeds_of(made, seed, regions)
     _warn_of_nothing(workdir)
-    hosting = Hosting(journal_file(journal), providers_from(), permissions_of(made, allow), as_json=as_json)
+    person = person_at(attended=attended, as_json=as_json)
+    permissions = permissions_of(made, allow, yes=yes)
+    hosting = Hosting(journal_file(journal), providers_from(), permissions, as_json=as_json, person=person)
+    _refuse_strangers(model, hosting.providers)
 
     async def begin(swarm: shoal.Swarm, _progress: Progress) -> Run:
-        return await swarm.spawn(made, task=task, seeds=given, workdir=workdir, model=model, output_dir=output_folder())
+        return await swarm.spawn(
+            made,
+            task=task,
+            seeds=given,
+            workdir=workdir,
+            model=model,
+            unattended=person == "nobody",
+            output_dir=output_folder(),
+        )
 
     return conclude(hosting, anyio.run(host, hosting, begin))
+
+
+def _refuse_strangers(model: str | None, providers: Sequence[Provider]) -> None:
+    """Refuse a model of a provider that is not here: nobody stands in for what a user asked for by name.
+
+    Raises:
+        ConfigInvalid: There is no such provider.
+    """
+    names = [provider.name for provider in providers]
+    if model is not None and model.partition(":")[0] not in names:
+        known = ", ".join(f"`{name}:MODEL`" for name in names)
+        raise ConfigInvalid(f"`--model {model}` names no provider that is here; write {known}, or set `SHOAL_PROVIDER`")
 
 
 def _warn_of_nothing(workdir: Path) -> None:
@@ -85,27 +110,3 @@ def _add(seeds: dict[str, str], name: str, value: str) -> None:
     if name in seeds:
         raise ConfigInvalid(f"the seed {name!r} is given twice; give it once")
     seeds[name] = text_of(value)
-
-
-def text_of(value: str) -> str:
-    """Return the text that *value* stands for: `@FILE` is the file's, `@@…` is text that begins with one `@`.
-
-    Raises:
-        ConfigInvalid: The file cannot be read, or is no text.
-    """
-    if not value.startswith("@"):
-        return value
-    if value.startswith("@@"):
-        return value[1:]
-    path = Path(value[1:]).expanduser()
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_SEED_BYTES + 1)
-    except OSError as exc:
-        raise ConfigInvalid(f"{str(path)!r} cannot be read: {exc.strerror or exc}; check the path behind `@`") from exc
-    if len(data) > _MOST_SEED_BYTES:
-        raise ConfigInvalid(f"{str(path)!r} is longer than {_MOST_SEED_BYTES:,} bytes; give a part of it")
-    try:
-        return data.decode()
-    except UnicodeDecodeError as exc:
-        raise ConfigInvalid(f"{str(path)!r} is no UTF-8 text (byte {exc.start}); convert it first") from exc

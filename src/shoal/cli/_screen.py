@@ -19,6 +19,7 @@ from shoal.runtime.events import (
     InferenceFailed,
     InferenceRetried,
     LaneDegraded,
+    QuestionAsked,
     RunEnded,
     RunPaused,
     RunRestarted,
@@ -124,6 +125,9 @@ def said_of(event: Event, run: RunView, progress: Progress) -> str:
             return f"{run.label} ends {_how(run)}{_count(run, progress)}"
         case RunPaused(reason):
             return f"{run.label} is paused: {reason}"
+        case QuestionAsked(about):
+            what = "for an approval" if about == "approval" else "a question"
+            return f"{run.label} asks {what}; see `shoal answer {run.run_id}`"
         case RunResumed():
             return f"{run.label} goes on"
         case RunRestarted(error):
@@ -197,7 +201,8 @@ class LiveView:
         label = Text("  " * depth + line(run.label, 40))
         if run.title and not depth:
             label.append(f"  {line(run.title, 40)}", "dim")
-        where = status(run.status) if run.over or run.status == "paused" else Text(line(run.stage or "starting", 20))
+        held = "asks" if run.questions and run.status != "paused" else run.status
+        where = Text(line(run.stage or "starting", 20)) if held == "running" else status(held)
         cost = "?" if run.cost is None else f"{run.cost.normalize() + 0:f}"
         return label, where, self._regions(run), tokens(run.usage.input + run.usage.output), cost
 

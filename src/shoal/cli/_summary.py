@@ -13,12 +13,12 @@ from rich.text import Text
 from shoal._environment import found_keys
 from shoal.cli._hosted import INTERRUPTED, Ending, Hosting
 from shoal.cli._places import journal_file, output_folder, write_output
-from shoal.cli._print import complain, line, print_json, print_text, say, seconds, status
+from shoal.cli._print import complain, line, note, print_json, print_text, say, seconds, status
 from shoal.cli._progress import Progress, RunView
 from shoal.cli._trace import JAEGER
 from shoal.cli._tree import drawn
-from shoal.errors import ConfigInvalid, RunIsPaused
-from shoal.runtime import Outcome, plain_usage
+from shoal.errors import ConfigInvalid, JournalFailed, RunIsPaused
+from shoal.runtime import Outcome, Question, plain_usage
 
 TREE_ROWS = 16
 OUTPUT_LINES = 12
@@ -147,9 +147,26 @@ def _unfinished(hosting: Hosting, ending: Ending, run: RunView) -> int:
     again = f"go on with `shoal resume {run.run_id}{_option(hosting)}`"
     if hosting.as_json:
         print_json(plain_run(ending.progress, run, None, {}))
-    if ending.stop is None:
+    if ending.interrupted:
         complain(f"run {run.run_id} was interrupted and nothing is lost; {again}")
         return INTERRUPTED
-    remedy = ending.stop.remedy if isinstance(ending.stop, RunIsPaused) else ""
-    complain(str(ending.stop), *([remedy] if remedy else []), again)
-    return PAUSED if isinstance(ending.stop, RunIsPaused) else FAILED
+    if ending.stop is None:
+        complain(f"run {run.run_id} waits for {_count(len(ending.questions), 'answer')}")
+        for question in ending.questions:
+            complain_of(question, ending.progress.runs[question.run_id].label, _option(hosting))
+    else:
+        remedy = ending.stop.remedy if isinstance(ending.stop, RunIsPaused) else ""
+        complain(str(ending.stop), *([remedy] if remedy else []))
+    note(again)
+    return FAILED if isinstance(ending.stop, JournalFailed) else PAUSED
+
+
+def complain_of(question: Question, label: str, option: str) -> None:
+    """Print to standard error what is asked, and the command that answers it."""
+    takes = f" (one of {', '.join(f'`{line(each)}`' for each in question.options)})" if question.options else ""
+    note(f"{line(label)} asks: {line(question.prompt)}{takes}")
+    note(f"answer with `shoal answer {question.run_id} TEXT --question {question.seq}{option}`")
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from shoal.providers import Provider
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from front_shell import BLUEPRINT, Said, Serve, Shell
+from front_shell import BLUEPRINT, CLERK, Said, Serve, Shell
+from front_terminal import Terminal
 
 
 @pytest.fixture
@@ -63,3 +65,20 @@ def answers(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "blueprint.toml").write_text(BLUEPRINT)
     return folder
+
+
+@pytest.fixture
+def clerk(tmp_path: Path) -> Path:
+    """A blueprint that writes `note.md` in its working directory, which needs approval, and says what came of it."""
+    folder = tmp_path / "clerk"
+    folder.mkdir()
+    (folder / "blueprint.toml").write_text(CLERK)
+    return folder
+
+
+@pytest.fixture
+def terminals(shell: Shell) -> Iterator[list[Terminal]]:
+    opened: list[Terminal] = []
+    yield opened
+    for terminal in opened:
+        terminal.close()

@@ -48,6 +48,28 @@ args = { content = "brief: {region(brief)} rules: {region(house_rules)}" }
 say = "done"
 """
 
+CLERK = """
+[agent]
+name = "clerk"
+
+[context.regions]
+stage_instructions = { kind = "pinned", max_tokens = 500 }
+side = { kind = "pinned", max_tokens = 500 }
+
+[stages.work]
+mode = "output"
+available_tools = ["write_file"]
+system_prompt = "Write the note."
+
+[[stages.work.offline.policy]]
+call = "write_file"
+args = { path = "note.md", content = "Written." }
+
+[[stages.work.offline.policy]]
+call = "submit_output"
+args = { content = "{result(1)}" }
+"""
+
 
 def newest(shell: Shell, *more: str) -> dict[str, Any]:
     """Return the newest run as `shoal ps` lists it."""

@@ -123,24 +123,24 @@ def test_a_run_that_is_restarted_runs(story: Story):
 
 def test_a_tree_stands_still_once_its_parents_wait_for_paused_children_only(family: Story):
     family.tell("a", RunPaused("needs setup"))
-    assert family.progress.paused() == []
+    assert family.progress.held() == []
     progress = family.tell("b", RunEnded("complete", ""))
-    assert [run.run_id for run in progress.paused()] == ["a"]
+    assert [run.run_id for run in progress.held()] == ["a"]
 
 
 def test_a_tree_whose_paused_child_is_resumed_does_not_stand_still(family: Story):
     family.tell("b", RunEnded("complete", ""))
     family.tell("a", RunPaused("needs setup"), RunResumed("user"))
-    assert family.progress.paused() == []
+    assert family.progress.held() == []
 
 
 @pytest.mark.anyio
 async def test_whoever_waits_is_told_when_the_tree_stands_still(family: Story):
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(family.progress.wait_paused)
+            tasks.start_soon(family.progress.wait, lambda: bool(family.progress.held()))
             await anyio.wait_all_tasks_blocked()
             family.tell("a", RunPaused("needs setup"))
             await anyio.wait_all_tasks_blocked()
             family.tell("b", RunPaused("needs setup"))
-    assert len(family.progress.paused()) == 2
+    assert len(family.progress.held()) == 2

@@ -65,6 +65,7 @@ def test_runs_are_listed_with_where_they_stand(shell: Shell, digested: str):
         "parent": None,
         "root": digested,
         "runs_below": 3,
+        "questions": 0,
         "events": 0,
         "spawned_at": "",
         "ended_at": "",

@@ -340,3 +340,9 @@ def test_a_link_in_place_of_the_folder_of_reports_is_not_followed(shell: Shell, 
     said = shell("run", answers)
     assert "is a link to somewhere else" in said.err
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_model_of_a_provider_that_is_not_here_is_refused(shell: Shell, answers: Path):
+    said = shell("run", answers, "--model", "gpt-9")
+    assert (said.status, said.out) == (2, "")
+    assert "`--model gpt-9` names no provider that is here; write `offline:MODEL`, or set `SHOAL_PROVIDER`" in said.err

@@ -276,3 +276,15 @@ def test_a_blueprint_never_loosens_and_a_deny_is_never_lifted(
 def test_a_rule_for_another_tool_says_nothing():
     step = Stage("work", tool_permissions={"other": "deny"})
     assert Permissions().of(tool(), step, Blueprint("b", (step,))) == "allow"
+
+
+@pytest.mark.parametrize(
+    ("own", "launched", "expected"),
+    [("ask", {}, "allow"), ("ask", {"shell": "ask"}, "ask"), ("ask", {"other": "deny"}, "allow"), ("deny", {}, "deny")],
+)
+def test_what_is_given_to_all_tools_at_the_spawn_holds_for_those_that_are_not_named(
+    own: Permission, launched: dict[str, Permission], expected: Permission
+):
+    step = Stage("s")
+    permissions = Permissions(launched, launch_rest="allow")
+    assert permissions.of(tool(name="shell", permission=own), step, Blueprint("b", (step,))) == expected

@@ -1,0 +1,58 @@
+"""Spawns under a key: whoever comes second gets the run of whoever came first, whatever processes they are in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import final
+
+import anyio
+
+from shoal.runtime._clock import Clock
+from shoal.runtime.journal import Journal, RunRow
+
+_POLL_S = 0.2
+
+
+@final
+class Keys:
+    """The keys under which this process is spawning runs.
+
+    Args:
+        journal: The journal that holds the runs.
+        clock: Time.
+    """
+
+    def __init__(self, journal: Journal, clock: Clock) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._busy: dict[str, anyio.Event] = {}
+
+    @asynccontextmanager
+    async def held(self, key: str, run_id: str) -> AsyncGenerator[RunRow | str]:
+        """Hold *key* while the block spawns its run.
+
+        Yields:
+            The run that there is under the key; else the id that the block is to spawn it with.
+        """
+        while key in self._busy:
+            await self._busy[key].wait()
+        self._busy[key] = anyio.Event()
+        try:
+            yield await self._settled(key, run_id)
+        finally:
+            self._busy.pop(key).set()
+
+    async def _settled(self, key: str, run_id: str) -> RunRow | str:
+        while True:
+            await self._journal.barrier()
+            row = self._journal.with_key(key)
+            if row is not None:
+                return row
+            shared = self._journal.shared
+            if shared is None:
+                return run_id
+            ours = shared.reserve(key, run_id, now=self._clock.unix())
+            if ours is not None:
+                return ours
+            await anyio.sleep(_POLL_S)

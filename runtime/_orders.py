@@ -1,0 +1,75 @@
+"""What a spawn asks for: checked once, whichever way it comes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias, final
+
+from shoal.blueprints import Blueprint
+from shoal.runtime.tools import FunctionTool, Tool
+
+GivenTool: TypeAlias = Tool | FunctionTool[..., Any] | Callable[..., Awaitable[Any]]
+"""A function that a run may call: a typed async function, what `shoal.tool` makes of one, or a `Tool`."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SpawnRequest:
+    """One run to start, for `Swarm.spawn_many`.
+
+    Args:
+        blueprint: A name of the library, a path, or a `Blueprint`.
+        task: Its task; `None` for none.
+        seeds: Values by name for the regions that take a caller's value. The run sees nothing else of its caller.
+        tools: Functions that it may call; stages that list them see them, and all stages do if none lists them.
+        workdir: Its working directory: what its tools and seeds may read.
+        model: `provider:model` that replaces every stage's; `None` for none.
+        unattended: Nobody is there to ask.
+        output_dir: A folder that listings of the working directory leave out; `None` for none.
+        trace: A W3C `traceparent` whose trace the run joins; `None` for none.
+        key: A second spawn under the same key returns the same run, in a later process too; `None` for no key.
+        output_format: How the answer is to be written, such as `markdown`; `None` for what its blueprint says.
+        output_instructions: What the answer is to look like; `None` for what its blueprint says.
+        returns: The type that the answer is to have, anything pydantic can validate; `None` for text.
+    """
+
+    blueprint: str | Path | Blueprint
+    _: KW_ONLY
+    task: str | None = None
+    seeds: Mapping[str, str] = field(default_factory=dict[str, str])
+    tools: Sequence[GivenTool] = ()
+    workdir: str | Path = "."
+    model: str | None = None
+    unattended: bool = True
+    output_dir: str | Path | None = None
+    trace: str | None = None
+    key: str | None = None
+    output_format: str | None = None
+    output_instructions: str | None = None
+    returns: type[Any] | None = None
+
+
+def schema_of(returns: type[Any]) -> str:
+    """Return the JSON schema of an answer of that type, as JSON source."""
+    import pydantic  # noqa: PLC0415 - only those who ask for typed answers pay for it
+
+    return json.dumps(pydantic.TypeAdapter(returns).json_schema(), sort_keys=True)
+
+
+def validated(returns: type[Any], output: str) -> Any:
+    """Return *output* as a value of that type.
+
+    Raises:
+        ValueError: It is none; the message says what is wrong with it, in one line.
+    """
+    import pydantic  # noqa: PLC0415 - see `schema_of`
+
+    try:
+        return pydantic.TypeAdapter(returns).validate_json(output)
+    except pydantic.ValidationError as exc:
+        found = exc.errors(include_url=False, include_input=False, include_context=False)
+        said = [": ".join(filter(None, (".".join(map(str, each["loc"])), each["msg"]))) for each in found]
+        raise ValueError("; ".join(said)) from exc

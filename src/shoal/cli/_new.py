@@ -1,0 +1,129 @@
+"""`shoal new`: writes a blueprint to begin with."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from shoal.cli._places import JsonOption
+from shoal.cli._print import print_json, say
+from shoal.errors import ConfigInvalid
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+TEMPLATE = '''\
+# Reads what its task is about, then answers. Check it with `shoal validate`, run it with `shoal run`.
+
+[agent]
+name = "@NAME@"
+version = "0.1.0"
+description = "Reads the files that its task is about and answers"
+entry_stage = "read"
+
+# Who serves it: the first of these that is there, with its default model; `"openai:MODEL"` names a model. The offline
+# provider needs no key and no language model: it follows the `offline` steps below.
+[defaults]
+model = [
+  { provider = "anthropic" }, { provider = "openai" }, { provider = "google" }, { provider = "compatible" },
+  { provider = "offline" },
+]
+
+# The context window, cut into regions: each has a budget and a rule for what goes first.
+[context.regions]
+task = { kind = "pinned", max_tokens = 2000, seed = "task_input", volatility = "stable", required = true }
+sources = { kind = "compacting", budget = "40%", max_tokens = 60000, volatility = "grows" }
+stage_instructions = { kind = "pinned", max_tokens = 1000 }
+conversation = { kind = "sliding_window", max_tokens = 20000, max_items = 40, strategy = "bulk" }
+
+[stages.read]
+description = "Read what the task is about"
+mode = "autonomous"
+max_iterations = 20
+available_tools = ["list_dir", "read_file", "context_read"]
+system_prompt = """
+Find out what `task` asks for: list the working directory and read the files that matter. What you read stands in
+`sources`. Say so when you know enough."""
+
+# Where the results of tools go.
+[stages.read.tool_routing]
+overrides = { list_dir = "sources", read_file = "sources" }
+
+[stages.read.transitions.answer]
+condition = "always"
+
+[[stages.read.offline.policy]]
+call = "list_dir"
+args = { path = "." }
+
+[[stages.read.offline.policy]]
+say = "I know enough."
+
+[stages.answer]
+description = "Answer the task"
+mode = "output"
+max_iterations = 6
+system_prompt = """
+Answer `task` in Markdown, from `sources` alone, and submit the answer with `submit_output`."""
+
+[stages.answer.output]
+format = "markdown"
+
+[[stages.answer.offline.policy]]
+call = "submit_output"
+args = { content = """
+# {task}
+
+*The offline provider wrote this; no language model was used.*
+
+{region(sources)}
+""" }
+
+[[stages.answer.offline.policy]]
+say = "The answer is submitted."
+'''
+
+
+def command(
+    name: Annotated[str, Parameter(name="NAME", help="The new folder; its last part is the blueprint's name.")],
+    /,
+    *,
+    as_json: JsonOption = False,
+) -> int:
+    """Write a blueprint to begin with: it has nothing to complain about, and runs on the offline provider."""
+    folder = Path(name).expanduser()
+    file = written(folder)
+    if as_json:
+        print_json({"name": folder.name, "path": str(folder.absolute()), "files": [file.name]})
+        return 0
+    shown = folder if folder.is_absolute() else f"./{folder}"
+    say(
+        f"wrote {file}",
+        "",
+        f"check it  shoal validate {shown}",
+        f'run it    shoal run {shown} --task "What is in here?"',
+    )
+    return 0
+
+
+def written(folder: Path) -> Path:
+    """Write the blueprint into the new *folder* and return its file.
+
+    Raises:
+        ConfigInvalid: The name is none for a blueprint, or the folder is there already or cannot be made.
+    """
+    if not _NAME.fullmatch(folder.name):
+        raise ConfigInvalid(
+            f"{folder.name!r} is no name for a blueprint; take letters, digits, `.`, `_` and `-`, no sign first"
+        )
+    file = folder / "blueprint.toml"
+    try:
+        folder.mkdir(parents=True)
+        file.write_text(TEMPLATE.replace("@NAME@", folder.name), "utf-8")
+    except FileExistsError as exc:
+        raise ConfigInvalid(f"{str(folder)!r} is there already; name a folder that is not") from exc
+    except OSError as exc:
+        raise ConfigInvalid(f"{str(folder)!r} cannot be written: {exc.strerror or exc}") from exc
+    return file
