@@ -6,14 +6,14 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias, final
+from typing import TypeAlias, cast, final
 
 import anyio
 import anyio.to_thread
 import msgspec
 
 from shoal.errors import ConfigInvalid, PartRefused
-from shoal.providers import media_of, readable
+from shoal.providers import Text, media_of, readable, stand_in
 from shoal.runtime.context import PartStored, Shelf
 
 _SMALL_BYTES = 64 * 1024
@@ -59,6 +59,8 @@ class Attachment:
 
 Attachable: TypeAlias = bytes | Attachment
 """What is taken where parts are taken."""
+SeedValue: TypeAlias = str | Attachable | Sequence[str | Attachable]
+"""What a caller gives a region: text, parts, or both in a list."""
 
 
 @final
@@ -137,3 +139,37 @@ def named(stored: PartStored, shelf: Shelf) -> PartStored:
         suffix = _SUFFIXES.get(stored.mime, "bin" if minor == "octet-stream" else minor)
         name = f"{kind}-{len(shelf.stored) + 1}.{suffix}"
     return msgspec.structs.replace(stored, name=shelf.free_name(name))
+
+
+@final
+class Given(msgspec.Struct, frozen=True):
+    """A caller's value: its text, and its parts, looked at."""
+
+    text: Text
+    parts: tuple[Prepared, ...] = ()
+
+    @property
+    def shown(self) -> Text:
+        """The value in words, each part as its stand-in."""
+        if not self.parts:
+            return self.text
+        lines = [stand_in(media_of(part.data), part.stored.size, part.stored.name) for part in self.parts]
+        return Text.of("\n".join([*([str(self.text)] if self.text else []), *lines]))
+
+
+async def given(value: SeedValue, most_bytes: int, threads: anyio.CapacityLimiter) -> Given:
+    """Return *value* as its text and its parts.
+
+    Raises:
+        ConfigInvalid: It is no text and no part.
+        PartRefused: A part holds more than *most_bytes*.
+    """
+    if isinstance(value, str):
+        return Given(Text.of(value))
+    one = attachment(value)
+    pieces: Sequence[object] = [one] if one is not None else cast("Sequence[object]", value)
+    if not isinstance(pieces, list | tuple):
+        raise ConfigInvalid(f"{type(value).__name__!r} is no value for a region; give text, bytes, or a list of both")
+    text = "\n".join([each for each in pieces if isinstance(each, str)])
+    parts = attachments([cast("Attachable", each) for each in pieces if not isinstance(each, str)])
+    return Given(Text.of(text), await prepared(parts, most_bytes, threads))

@@ -41,9 +41,7 @@ def enter(live: Live, stage: str, serving: Serving) -> None:
     visit = state.visits.get(stage, 0) + 1
     intake = serving.profile.intake
     live.emit(
-        StageEntered(
-            stage, visit, serving.provider.name, serving.model, window_tokens, intake.types, intake.counting
-        )
+        StageEntered(stage, visit, serving.provider.name, serving.model, window_tokens, intake.types, intake.counting)
     )
     for region in program.layout.reset:
         held = state.view.states[region]

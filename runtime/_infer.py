@@ -16,6 +16,8 @@ from shoal.providers import Completed, Message, Purpose, Request, Segment, Text,
 from shoal.runtime._ask import Standing, completion, exchanged, overflow
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
+from shoal.runtime._parts import made_by_model
+from shoal.runtime._routed_parts import route_parts
 from shoal.runtime._side import order_summaries, wait_for_summaries, write
 from shoal.runtime._state import calls_of
 from shoal.runtime.context import CONVERSATION, Draft, Order, Part, Prompt, assemble, estimate
@@ -50,11 +52,13 @@ async def infer(live: Live) -> None:
     if answered is None:
         return
     seq, payload, completed = answered
-    if payload.text or payload.calls:
-        message = Message(
-            "assistant", (payload.text,) if payload.text else (), calls_of(seq, payload), state=completed.reply.state
-        )
-        write(live, CONVERSATION, Draft("assistant_turn", message, max(1, estimate(message)), seq))
+    parts = route_parts(live, seq, payload.parts)
+    if payload.text or payload.calls or parts:
+        texts = (payload.text,) if payload.text else ()
+        blobs = live.state.shelf.blobs(parts)
+        message = Message("assistant", texts, calls_of(seq, payload), state=completed.reply.state, blobs=blobs)
+        cost = max(1, estimate(message, live.state.view.intake))
+        write(live, CONVERSATION, Draft("assistant_turn", message, cost, seq, parts=parts))
 
 
 async def route(live: Live, edges: Sequence[Edge]) -> None:
@@ -89,7 +93,9 @@ async def _answer(live: Live, question: Question | None) -> tuple[int, Inference
     completed, started = await _asked(live, sending, purpose)
     if completed is None:
         return None
-    payload = completion(completed, purpose, started, serving, sending.prompt.parts, _framing(sending.prompt))
+    made = await made_by_model(live, completed.reply.parts)
+    seqs = tuple([live.keep(part) for part in made])
+    payload = completion(completed, purpose, started, serving, sending.prompt.parts, _framing(sending.prompt), seqs)
     return live.emit(payload), payload, completed
 
 

@@ -12,7 +12,7 @@ from shoal.runtime._attachment import Prepared, named
 from shoal.runtime._host import Host, Serving
 from shoal.runtime._state import RunState
 from shoal.runtime._tooling import context_of
-from shoal.runtime.context import Change, Draft
+from shoal.runtime.context import Change, Draft, PartStored
 from shoal.runtime.context import Plan as WritePlan
 from shoal.runtime.events import Event, LaneStarted, Payload
 from shoal.runtime.tools import ToolContext
@@ -105,15 +105,20 @@ class Live:
         self.state.apply(event, message)
         return event.seq
 
-    def keep(self, part: Prepared) -> int:
-        """Keep *part* and return the seq of its `PartStored`; what the run has already is not stored again."""
+    def keep(self, part: Prepared | PartStored) -> int:
+        """Keep *part* and return the seq of its `PartStored`; what the run has already is not stored again.
+
+        Args:
+            part: The part; one without its bytes is in the journal already.
+        """
         shelf = self.state.shelf
-        known = shelf.known(part.stored.digest, part.stored.name)
+        stored = part.stored if isinstance(part, Prepared) else part
+        known = shelf.known(stored.digest, stored.name)
         if known is not None:
             return known
-        stored = named(part.stored, shelf)
-        self._journal.store(stored.digest, part.data)
-        return self.emit(stored)
+        if isinstance(part, Prepared):
+            self._journal.store(stored.digest, part.data)
+        return self.emit(named(stored, shelf))
 
     def change(self, changes: Iterable[tuple[Change, Message | None]]) -> None:
         """Journal and apply *changes*, in order."""

@@ -221,8 +221,10 @@ def hear(live: Live, name: str) -> None:
     said = None if point.answer is None else point.answer.text
     assert said is not None  # decided so
     edited, region = point.edited, _document_of(live.state, name)
-    message = Message("user", (said,))
-    live.write(CONVERSATION, Draft("user_message", message, max(1, estimate(message)), point.answered))
+    parts = () if point.answer is None else point.answer.parts
+    message = Message("user", (said,), blobs=live.state.shelf.blobs(parts))
+    cost = max(1, estimate(message, live.state.view.intake))
+    live.write(CONVERSATION, Draft("user_message", message, cost, point.answered, parts=parts))
     if edited and region is not None:
         _show(live, region)
         note = Message("user", (Text.of("[System] A person edited this text."),))

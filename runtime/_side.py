@@ -19,7 +19,8 @@ from shoal.runtime._ask import Standing, completion, exchanged, overflow
 from shoal.runtime._host import Serving
 from shoal.runtime._lanes import Job, JobFailed
 from shoal.runtime._live import Live
-from shoal.runtime._seeds import resolve_seeds
+from shoal.runtime._parts import with_parts
+from shoal.runtime._seeds import in_text, resolve_seeds
 from shoal.runtime._sources import repeatable, sources_of
 from shoal.runtime.context import OVERHEAD, Draft, Entry, Order, Part, Plan, estimate, estimate_text
 from shoal.runtime.events import (
@@ -262,6 +263,9 @@ async def _refreshed(live: Live, job_id: int, started: LaneStarted, settings: La
         raise JobFailed("refused", str(refused), final=True) from refused
     if not _wanted(live, job_id):
         return
+    if region.kind == "checklist":
+        resolved = in_text(resolved, refuses=False)
+    resolved = with_parts(live, resolved)
     changes = live.state.view.plan_refresh(resolved.region, resolved.form, resolved.blocks, resolved.notes)
     if not changes and not all(block.ok for block in resolved.blocks):
         raise JobFailed("failed", "; ".join(resolved.notes), final=True)

@@ -53,12 +53,8 @@ def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
 
 
 def _region(path: str, region: Region) -> Iterator[str]:
-    used = {
-        "kind": region.kind == "custom",
-        "accepts": region.accepts is not None,
-        "max_stored": region.max_stored is not None,
-    }
-    yield from (f"{path}.{key}" for key, is_used in used.items() if is_used)
+    if region.kind == "custom":
+        yield f"{path}.kind"
 
 
 def _stage(path: str, stage: Stage) -> Iterator[str]:
@@ -66,7 +62,6 @@ def _stage(path: str, stage: Stage) -> Iterator[str]:
         yield from _region(f"{path}.context.regions.{region.name}", region)
     used = {
         "available_connectors": bool(stage.available_connectors),
-        "output_routing": bool(stage.output_routing),
         "hooks": bool(stage.hooks),
         "context.mode": stage.context.mode == "fresh",
         "context.observations": stage.context.observations is not None,

@@ -15,7 +15,6 @@ from shoal.errors import JournalFailed
 from shoal.runtime.events import Event
 from shoal.runtime.journal._base import Observer
 
-
 HEAVY_BYTES = 256 * 1024
 
 

@@ -19,7 +19,7 @@ import msgspec
 from shoal.blueprints import Permission, tool_name
 from shoal.errors import ToolInvalid
 from shoal.providers import EMPTY, Text, ToolSpec
-from shoal.runtime._attachment import Attachment, attachment, attachments
+from shoal.runtime._attachment import Attachment, attachment
 from shoal.runtime._paths import Also
 from shoal.runtime.context import estimate_text
 
@@ -347,6 +347,9 @@ def as_result(value: object) -> ToolResult:
     Raises:
         TypeError: JSON cannot say it.
     """
+    part = attachment(value)
+    if part is not None:
+        return ToolResult(EMPTY, parts=(part,))
     match value:
         case ToolResult():
             return value
@@ -356,18 +359,17 @@ def as_result(value: object) -> ToolResult:
             return ToolResult.of("")
         case str():
             return ToolResult.of(value)
-        case bytes() | bytearray() | memoryview() | Attachment():
-            return ToolResult(EMPTY, parts=attachments([value]))
-        case list() | tuple() if any(attachment(each) for each in cast("Sequence[object]", value)):
+        case list() | tuple() if any(attachment(each) is not None for each in cast("Sequence[object]", value)):
             return _mixed(cast("Sequence[object]", value))
         case _:
             return ToolResult.of(_json(value))
 
 
 def _mixed(values: Sequence[object]) -> ToolResult:
-    parts = [attachment(each) for each in values]
-    said = [each if isinstance(each, str) else _json(each) for each, part in zip(values, parts, strict=True) if not part]
-    return ToolResult(Text.of("\n".join(said)), parts=tuple([part for part in parts if part]))
+    parts = [part for part in map(attachment, values) if part is not None]
+    said = [each for each in values if attachment(each) is None]
+    lines = [each if isinstance(each, str) else _json(each) for each in said]
+    return ToolResult(Text.of("\n".join(lines)), parts=tuple(parts))
 
 
 def _json(value: object) -> str:

@@ -63,7 +63,6 @@ def test_a_key_of_the_blueprint_is_named(key: str, fields: dict[str, Any]):
 
 STAGE: list[tuple[str, dict[str, Any]]] = [
     ("available_connectors", {"available_connectors": ("server",)}),
-    ("output_routing", {"output_routing": {"image/*": "images"}}),
     ("hooks", {"hooks": {"on_enter": "x.py"}}),
     ("context.mode", {"context": StageContext(mode="fresh")}),
     ("context.observations", {"context": StageContext(observations=Observations())}),
@@ -85,8 +84,6 @@ def test_a_key_of_a_stage_is_named_with_its_stage(key: str, fields: dict[str, An
 
 REGION: list[tuple[str, dict[str, Any]]] = [
     ("kind", {"kind": "custom", "script": "r.py"}),
-    ("accepts", {"accepts": ("image/*",)}),
-    ("max_stored", {"max_stored": 3}),
 ]
 
 
@@ -102,9 +99,9 @@ def test_what_is_switched_off_is_obeyed():
 
 def test_everything_that_is_used_is_named_at_once_in_the_order_of_the_file():
     stages = (Stage("one", hooks={"on_enter": "x.py"}), Stage("two", available_connectors=("x",)))
-    made = replace(PLAIN, regions=(Region("r", accepts=("*/*",)),), dynamic_tools=True, stages=stages)
+    made = replace(PLAIN, regions=(Region("r", kind="custom", script="r.py"),), dynamic_tools=True, stages=stages)
     assert refused(made) == (
-        "context.regions.r.accepts",
+        "context.regions.r.kind",
         "agent.dynamic_tools",
         "stages.one.hooks",
         "stages.two.available_connectors",

@@ -14,8 +14,10 @@ import anyio
 from shoal.errors import ProviderError, ProviderUnavailable
 from shoal.providers import (
     SERVERS,
+    TEXT_ONLY,
     Completed,
     Finish,
+    Intake,
     Message,
     ModelProfile,
     Price,
@@ -58,6 +60,7 @@ class Say:
         state: What has to come back byte for byte.
         delay_s: Seconds before it begins.
         cut_after: Ends the stream after this many characters of the text, without a `Completed`; `None` for never.
+        parts: What it makes beside text, such as pictures: the bytes of each.
     """
 
     text: str = ""
@@ -68,6 +71,7 @@ class Say:
     state: ProviderState | None = None
     delay_s: float = 0.0
     cut_after: int | None = None
+    parts: tuple[bytes, ...] = ()
 
 
 Scripted: TypeAlias = str | ToolCall | Say | ProviderError
@@ -105,6 +109,8 @@ class ScriptedProvider:
         max_output_tokens: Longest reply of every model.
         price: Price of every model; `None` leaves it unknown.
         lenient: Take transcripts that a vendor would refuse.
+        input_types: Mime patterns that every model takes.
+        counts_parts: Whose rule counts stored parts, such as `claude`.
     """
 
     def __init__(
@@ -117,6 +123,8 @@ class ScriptedProvider:
         max_output_tokens: int = 8_192,
         price: Price | None = PRICE,
         lenient: bool = False,
+        input_types: Sequence[str] = TEXT_ONLY.types,
+        counts_parts: str = TEXT_ONLY.counting,
     ) -> None:
         self.default_model = "scripted-model"
         self._replies = replies
@@ -127,6 +135,7 @@ class ScriptedProvider:
         self._max_output_tokens = max_output_tokens
         self._price = price
         self._lenient = lenient
+        self._intake = Intake(tuple(input_types), counts_parts)
         self._played = _Played()
         self.closed = False
 
@@ -150,6 +159,8 @@ class ScriptedProvider:
             window_tokens=self._window_tokens,
             max_output_tokens=self._max_output_tokens,
             price=self._price,
+            input_types=self._intake.types,
+            counts_parts=self._intake.counting,
             window_source="the script",
             window_key=f'[models."{model}"] context',
         )
@@ -210,7 +221,7 @@ class ScriptedProvider:
             calls.append(ToolCall(asked.call_id or f"call_{self._played.calls}", asked.name, asked.arguments))
         written = len(reply.text) + len(reply.reasoning) + sum([len(made.arguments) for made in calls])
         return Completed(
-            Reply(Text.of(reply.text), tuple(calls), reply.reasoning, reply.state),
+            Reply(Text.of(reply.text), tuple(calls), reply.reasoning, reply.state, reply.parts),
             reply.usage or Usage(uncached=_tokens(request), output=math.ceil(written / 4)),
             reply.finish or ("tool_calls" if calls else "stop"),
             request.model,
@@ -291,8 +302,8 @@ def _take_calls(message: Message, known: set[str], where: str) -> list[str]:
 
 
 def _check_said(message: Message, where: str) -> None:
-    if not message.calls and not any(message.texts):
-        _illegal(f"{where} says nothing", "a message has text or calls")
+    if not message.calls and not message.blobs and not any(message.texts):
+        _illegal(f"{where} says nothing", "a message has text, parts or calls")
 
 
 def _illegal(what: str, rule: str) -> NoReturn:
