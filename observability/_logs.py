@@ -34,6 +34,7 @@ from shoal.runtime.events import (
     RunRestarted,
     RunResumed,
     RunSpawned,
+    ScriptFailed,
     StageEntered,
     StageLeft,
     ToolCallCompleted,
@@ -84,7 +85,7 @@ class Logs:
             place = self._places[event.run_id] = self._met(event)
         place.take(event)
         line = _LINES.get(type(event.payload))
-        if line is not None:
+        if line is not None and place.is_news(event.payload):
             self._write(event, place, line)
         if isinstance(event.payload, StageLeft):
             place.stage = place.stage_span = None
@@ -143,7 +144,7 @@ class Logs:
 class _Place:
     """Where one run stands, for its lines: its trace, its stage, and the span that the newest event belongs to."""
 
-    __slots__ = ("_models", "_run_span", "span", "stage", "stage_span", "trace_id")
+    __slots__ = ("_failed_scripts", "_models", "_run_span", "span", "stage", "stage_span", "trace_id")
 
     def __init__(self, trace_id: str | None) -> None:
         self.trace_id = trace_id
@@ -153,6 +154,8 @@ class _Place:
         self._run_span: str | None = None
         self._models: dict[int, str] = {}
         """Model of each request that is under way, by its seq."""
+        self._failed_scripts: set[tuple[str, str]] = set()
+        """Regions (or scripts) and functions of which a failure was said."""
 
     def take(self, event: Event) -> None:
         """Take note of *event*."""
@@ -168,6 +171,15 @@ class _Place:
             case _:
                 pass
         self.span = self._span_of(run_id, payload) or self.stage_span or self._run_span
+
+    def is_news(self, payload: Payload) -> bool:
+        """Say whether a line is to be written: a script that goes on failing is said once."""
+        if not isinstance(payload, ScriptFailed):
+            return True
+        which = (payload.region or payload.script, payload.function)
+        known = which in self._failed_scripts
+        self._failed_scripts.add(which)
+        return not known
 
     def _span_of(self, run_id: str, payload: Payload) -> str | None:
         match payload:
@@ -322,6 +334,12 @@ _LINES: Mapping[type[Payload], _Line] = {
         _always("info"),
         "context compacted",
         lambda p: {"region": p.region, "entries": len(p.entry_ids), "bytes_saved": p.bytes_saved},
+    ),
+    ScriptFailed: (
+        _always("warning"),
+        "script failed",
+        # Not its message: an exception of a script may say what a prompt holds.
+        lambda p: {"script": clip(p.script), "function": p.function, "region": p.region, "reason": p.reason},
     ),
     LaneDegraded: (
         lambda p: "debug" if p.reason == "dropped" else "warning",

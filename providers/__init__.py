@@ -31,6 +31,7 @@ from shoal.providers._values import (
     Provider,
     ProviderState,
     Purpose,
+    Reach,
     ReasoningDelta,
     Reply,
     Request,
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from shoal.providers._compatible import compatible
     from shoal.providers._google import google
     from shoal.providers._openai import openai, openai_chat
-    from shoal.providers._rates import RateLimit
+    from shoal.providers._rates import RateLimit, Rates, RateStatistics
     from shoal.providers._transport import Timeouts
     from shoal.providers._vendor import VendorProvider
 
@@ -87,6 +88,9 @@ __all__ = [
     "ProviderState",
     "Purpose",
     "RateLimit",
+    "RateStatistics",
+    "Rates",
+    "Reach",
     "ReasoningDelta",
     "Reply",
     "Request",
@@ -135,6 +139,8 @@ __all__ = [
 # What needs an HTTP client is loaded when it is first asked for: importing one costs more than everything else here.
 _LAZY = {
     "RateLimit": "_rates",
+    "RateStatistics": "_rates",
+    "Rates": "_rates",
     "Timeouts": "_transport",
     "VendorProvider": "_vendor",
     "anthropic": "_anthropic",

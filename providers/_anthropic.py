@@ -8,18 +8,18 @@ from typing import Any, Literal, TypeAlias, final
 
 import httpx
 
-from shoal.errors import ProviderUnavailable
 from shoal.providers._breakpoints import MarkerRules
 from shoal.providers._json import as_count, as_object
 from shoal.providers._leaders import PrefixLeaders
 from shoal.providers._messages import API, MessagesEncoder
 from shoal.providers._messages_reply import MessagesReply
+from shoal.providers._rates import NO_RATES, Rates
 from shoal.providers._refusals import Asked
 from shoal.providers._sent import Sent
 from shoal.providers._states import Reader
 from shoal.providers._transport import Timeouts, Transport
 from shoal.providers._values import ModelProfile, Request, TokenCount
-from shoal.providers._vendor import Line, VendorProvider, checked_url, secrets_in
+from shoal.providers._vendor import Line, VendorProvider, checked_url, counted, secrets_in
 
 BASE_URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"
@@ -44,6 +44,7 @@ def anthropic(
     profiles: Mapping[str, ModelProfile] | None = None,
     headers: Mapping[str, str] | None = None,
     timeouts: Timeouts | None = None,
+    rates: Rates | None = None,
     http: httpx.AsyncBaseTransport | None = None,
 ) -> VendorProvider:
     """Return a provider for Anthropic's Messages API.
@@ -61,6 +62,7 @@ def anthropic(
         profiles: What is known of its models, by model; wins over what ships and what the API reports.
         headers: Further headers of each request.
         timeouts: How long to wait.
+        rates: What one of its models takes a minute, until its answers say; `None` for no limit.
         http: What sends the requests, for proxies and tests; `None` uses the network.
 
     Raises:
@@ -80,6 +82,7 @@ def anthropic(
         default_model=model,
         profiles=profiles or {},
         secrets=secrets_in(url, api_key, *(headers or {}).values()),
+        rates=rates or NO_RATES,
         leaders=PrefixLeaders() if prefix_leader else None,
     )
 
@@ -133,13 +136,7 @@ class MessagesDialect:
         answer = await line.ask("/v1/messages/count_tokens", sent.body, headers=sent.headers, absent=_NO_SUCH_PATH)
         if answer is None:
             return TokenCount(-(-sent.body.size // 4), "estimate")
-        if not as_count(answer.get("input_tokens")):
-            raise ProviderUnavailable(
-                f"{line.asked.provider}: the count of tokens is {answer.get('input_tokens')!r}; "
-                "check that the base URL is right",
-                **line.asked.context(status=200),
-            )
-        return TokenCount(as_count(answer["input_tokens"]), "vendor", exact=True)
+        return counted(answer.get("input_tokens"), line)
 
     async def describe(self, profile: ModelProfile, line: Line) -> ModelProfile | None:
         """Return *profile* with what the API itself says of the model; `None` where it says nothing."""

@@ -36,6 +36,7 @@ class Breaker:
         self._failed = 0
         self._probe_at = 0.0
         self._state: BreakerState = "closed"
+        self._why: ProviderError | None = None
 
     def __repr__(self) -> str:
         return f"<Breaker {self._state}, {self._failed} failures>"
@@ -44,6 +45,11 @@ class Breaker:
     def state(self) -> BreakerState:
         """`closed` lets everything through, `open` nothing yet, `probing` nothing while one request is on its way."""
         return self._state
+
+    @property
+    def why(self) -> ProviderError | None:
+        """The last fatal failure; `None` where the last request fared otherwise."""
+        return self._why
 
     def allow(self) -> bool:
         """Say whether a request may go out now. A yes while open makes it the probe: `record` how it ended."""
@@ -60,6 +66,7 @@ class Breaker:
             self.reset()
             return
         self._failed += 1
+        self._why = error
         if self._state == "probing" or self._failed == self._limit:
             self._state = "open"
             self._probe_at = self._clock() + self._wait_s
@@ -69,7 +76,12 @@ class Breaker:
         if self._state == "probing":
             self._state = "open"
 
+    def retry_now(self) -> None:
+        """Let the next request be the probe: somebody says that what was wrong is mended."""
+        self._probe_at = self._clock()
+
     def reset(self) -> None:
         """Close it, whatever happened before."""
         self._state = "closed"
         self._failed = 0
+        self._why = None

@@ -1,26 +1,30 @@
 """Where cache markers stand in a request.
 
 A cache holds exact prefixes, and writes one at each marker. So a marker belongs behind what a later request will still
-begin with: what is stable, what is frozen, what has not moved so far, and the end. A marker behind bytes that change
-is paid for and never read.
+begin with. What that is nobody knows, but there are odds: how a block says that it moves, how often it did, and whether
+it is this run's or this stage's alone. Markers go where the tokens that a later request is expected to read are most.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Literal, TypeAlias, final
 
 import msgspec
 
-from shoal.providers._conversation import Spoken
-from shoal.providers._values import Block, ModelProfile, Request, Volatility
+from shoal.providers._values import ModelProfile, Purpose
 
 BYTES_PER_TOKEN = 4
-MAX_RUNS = 1024
+SHED_ODDS = 0.03
+"""Odds that the next request has lost the head of the conversation."""
+NOTICED_ODDS = 0.015
+"""Below these, a place in front of a spot is not worth looking at."""
+
+ONCE: frozenset[Purpose] = frozenset({"compaction", "titling"})
+"""Purposes of requests of which no later one shows anything."""
 
 Section: TypeAlias = Literal["tools", "system", "messages"]
-_STILL: frozenset[Volatility] = frozenset({"stable", "grows"})
 
 
 @final
@@ -31,22 +35,20 @@ class Spot(msgspec.Struct, frozen=True, gc=False):
         section: Where it stands.
         tokens: Estimate of what it costs, 0 or more.
         positions: How many of the vendor's blocks it is, 1 or more.
-        volatility: How its content moves.
-        frozen: Its bytes will not change while it is in the window.
+        odds: How likely a later request that agrees up to here has something else in its place, 0 to 1.
+        steady: It is declared to be written once.
         cacheable: False ends the prefix that a cache may hold.
         markable: The vendor takes a marker here.
-        moved: Its bytes changed since this run's last request, or in an earlier one.
         ended: The run's request before this one ended here.
     """
 
     section: Section
     tokens: int
     positions: int = 1
-    volatility: Volatility = "rewritten"
-    frozen: bool = False
+    odds: float = 0.0
+    steady: bool = False
     cacheable: bool = True
     markable: bool = True
-    moved: bool = False
     ended: bool = False
 
 
@@ -67,201 +69,215 @@ class MarkerRules(msgspec.Struct, frozen=True, gc=False):
         look_back: How many positions in front of a marker it looks for an entry, the marker's own included; `None`
             where an entry is found at a marker only.
         margin: How many of those are left as they are, since a vendor may count what we do not.
-        long_stable: The end of what is stable is written with the longer lifetime.
+        long_stable: What is stable is written with the longer lifetime.
+        own_reach: Without a marker it writes at the end by itself, and looks for entries at the ends of this many
+            latest messages; `None` where it does neither.
     """
 
     most: int = 4
     look_back: int | None = 20
     margin: int = 2
     long_stable: bool = False
+    own_reach: int | None = None
 
 
 ANTHROPIC = MarkerRules()
-OPENAI = MarkerRules(look_back=None)
+OPENAI = MarkerRules(look_back=None, own_reach=80)
+
+
+@final
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """Somewhere a marker may stand: behind spot *index*, *tokens* into the request, which *odds* says will stay."""
+
+    index: int
+    tokens: int
+    odds: float
+
+
+@final
+class Front(msgspec.Struct, frozen=True):
+    """What stands in front of the conversation, with the places in it that are worth a marker.
+
+    Args:
+        spots: Tools and system blocks, in order.
+        places: Where the odds fall, first to last.
+        tokens: What a cache may hold of it.
+        odds: The odds that all of it stays.
+        open: A cache may hold what stands behind it, too.
+        steady: How many of the spots are declared to be written once, from the front.
+        chain: 16 bytes for each spot that stand for everything up to its end.
+        known: Spots behind which the run has marked just this before.
+    """
+
+    spots: tuple[Spot, ...] = ()
+    places: tuple[Place, ...] = ()
+    tokens: int = 0
+    odds: float = 1.0
+    open: bool = True
+    steady: int = 0
+    chain: tuple[bytes, ...] = ()
+    known: frozenset[int] = frozenset()
+
+
+NO_FRONT = Front()
+
+
+def front_of(spots: Sequence[Spot], chain: Sequence[bytes] = (), *, grows: float = 0.0) -> Front:
+    """Return *spots*, which stand in front of a conversation, as a front.
+
+    Args:
+        spots: Tools and system blocks, in order.
+        chain: 16 bytes for each of them.
+        grows: Odds that another block will stand behind the last.
+    """
+    held = next((index for index, spot in enumerate(spots) if not spot.cacheable), len(spots))
+    tokens = [*accumulate([spot.tokens for spot in spots[:held]])]
+    places: dict[int, Place] = {}
+    stays = 1.0
+    for index, spot in enumerate(spots[:held]):
+        falls = index + 1 == held or spots[index + 1].odds >= NOTICED_ODDS
+        stays *= 1.0 - spot.odds
+        at = _snapped(spots, index) if falls else -1
+        if at >= 0:
+            places.setdefault(at, Place(at, tokens[at], stays))
+    return Front(
+        tuple(spots),
+        tuple(places.values()),
+        tokens[-1] if tokens else 0,
+        stays * (1.0 - grows),
+        held == len(spots),
+        next((index for index, spot in enumerate(spots) if not spot.steady), len(spots)),
+        tuple(chain),
+    )
+
+
+@final
+class Markers(msgspec.Struct, frozen=True):
+    """Where the markers of a request stand.
+
+    Args:
+        markers: First to last.
+        explicit: The vendor must not mark the end by itself.
+    """
+
+    markers: tuple[Marker, ...] = ()
+    explicit: bool = False
+
+
+NO_MARKERS = Markers()
 
 
 def plan_breakpoints(
-    spots: Sequence[Spot], profile: ModelProfile, rules: MarkerRules = ANTHROPIC
-) -> tuple[Marker, ...]:
-    """Return where markers go, first to last.
+    front: Front, said: Sequence[Spot], profile: ModelProfile, rules: MarkerRules = ANTHROPIC, *, once: bool = False
+) -> Markers:
+    """Return where markers go.
 
-    Wanted, in this order while markers are left: the end of the prefix; the end of the request before, where the
-    vendor would not find it from there; what stands in front of the first system block that has moved; the end of the
-    frozen chunks; the end of the system section; the end of what is stable. Each steps back to the nearest place
-    that takes a marker. None stands where the prefix is under the model's minimum.
+    One stands at the end. One stands where the run's request before this one ended, where the vendor would not find
+    that from the end. The others stand in the front, where they are expected to be read most. Each steps back to the
+    nearest place that takes a marker, and none stands where the prefix is under the model's minimum.
 
     Args:
-        spots: The request in order, tools first.
+        front: What stands in front of the conversation.
+        said: The conversation in order.
         profile: The model's; without `markers` in it there are none.
         rules: The vendor's.
+        once: No later request begins like this one.
     """
     if profile.cache != "markers":
-        return ()
-    held = next((index for index, spot in enumerate(spots) if not spot.cacheable), len(spots))
-    places = [_snapped(spots, place) for place in _wanted(spots[:held], rules)]
-    least = _first_above(spots, profile.min_cacheable_tokens)
-    chosen = list(dict.fromkeys([place for place in places if place >= least]))[: rules.most]
-    stable = _snapped(spots, _reach(spots, frozen=False))
-    return tuple([Marker(place, rules.long_stable and place == stable) for place in sorted(chosen)])
+        return NO_MARKERS
+    writes = (
+        rules.own_reach is not None and front.tokens + sum([s.tokens for s in said]) >= profile.min_cacheable_tokens
+    )
+    if once:
+        return Markers(explicit=writes)
+    held = next((index for index, spot in enumerate(said) if not spot.cacheable), len(said)) if front.open else 0
+    least = profile.min_cacheable_tokens
+    marked, worth = _marked(front, said[:held], least, rules)
+    explicit = False
+    if rules.own_reach is not None:
+        own, own_worth = _by_itself(front, said, least, rules, rules.own_reach)
+        explicit = writes and (held < len(said) or not front.open or own_worth < worth)
+        marked = _also_known(marked, front, rules) if explicit else own
+    steady = front.steady if rules.long_stable else 0
+    return Markers(tuple([Marker(index, index < steady) for index in sorted(marked)]), explicit)
 
 
-def _wanted(spots: Sequence[Spot], rules: MarkerRules) -> list[int]:
-    tip = len(spots) - 1
-    wanted = [tip]
-    before = max([index for index, spot in enumerate(spots) if spot.ended], default=-1)
-    distance = sum([spot.positions for spot in spots[before + 1 :]])
-    if before >= 0 and (rules.look_back is None or distance >= rules.look_back - rules.margin):
-        wanted.append(before)
-    system = sum([spot.section != "messages" for spot in spots])
-    frozen = _reach(spots, frozen=True)
-    moved = next((index for index in range(frozen + 1, system) if spots[index].moved), None)
-    if moved is not None:
-        wanted.append(moved - 1)
-    return [*wanted, frozen, system - 1, _reach(spots, frozen=False)]
+def _marked(front: Front, said: Sequence[Spot], least: int, rules: MarkerRules) -> tuple[set[int], float]:
+    """Return the indexes of all markers, and how many tokens a later request is expected to read at them."""
+    end = _snapped(said, len(said) - 1)
+    tokens = front.tokens + sum([spot.tokens for spot in said[: end + 1]]) if end >= 0 else 0
+    if end < 0 or tokens < least:
+        marked, worth = _in_front(front, rules.most, 0.0, least)
+        return set(marked), worth
+    after = len(front.spots)
+    made = {after + end}
+    before = _unseen(said, end, rules)
+    if before >= 0 and front.tokens + sum([spot.tokens for spot in said[: before + 1]]) >= least:
+        made.add(after + before)
+    stays = front.odds * (1.0 - SHED_ODDS)
+    marked, worth = _in_front(front, rules.most - len(made), stays, least)
+    return made | set(marked), worth + tokens * stays
 
 
-def _reach(spots: Sequence[Spot], *, frozen: bool) -> int:
-    """Return the last spot up to which all are stable, or frozen where *frozen* says that this is enough; or -1."""
-    for index, spot in enumerate(spots):
-        still = spot.section != "messages" and (
-            spot.volatility == "stable" or (frozen and spot.volatility == "grows" and spot.frozen)
-        )
-        if not still:
-            return index - 1
-    return len(spots) - 1
+def _by_itself(
+    front: Front, said: Sequence[Spot], least: int, rules: MarkerRules, reach: int
+) -> tuple[set[int], float]:
+    """Return the same for a vendor that marks the end, and finds ends of messages, by itself."""
+    stays = front.odds * (1.0 - SHED_ODDS)
+    marked, worth = _in_front(front, rules.most - 1, stays, least)
+    ends = sum([spot.positions for spot in said])
+    if ends + len(front.spots) > reach:
+        worth = 0.0  # a marker counts as one of the latest ends, and a long conversation leaves no room for it
+    tokens = front.tokens + sum([spot.tokens for spot in said])
+    return set(marked), worth + (tokens * stays if tokens >= least else 0.0)
 
 
-def _snapped(spots: Sequence[Spot], place: int) -> int:
-    while place >= 0 and not spots[place].markable:
-        place -= 1
-    return place
+def _also_known(marked: set[int], front: Front, rules: MarkerRules) -> set[int]:
+    """Return *marked* with the places that were marked before, so that they are read, while the new ones are written.
 
-
-def _first_above(spots: Sequence[Spot], least_tokens: int) -> int:
-    """Return the first spot up to whose end a prefix has *least_tokens*; past the end where none has."""
-    tokens = 0
-    for index, spot in enumerate(spots):
-        tokens += spot.tokens
-        if tokens >= least_tokens:
-            return index
-    return len(spots)
-
-
-# --- a request as spots
-
-
-@final
-class Outline(msgspec.Struct, frozen=True):
-    """A request as spots, with what each of them is.
-
-    Args:
-        spots: The request in order.
-        blocks: How many spots stand in front of the messages, tools included.
-        elements: Of each spot behind those: index of its part and of its element in that.
+    The vendor writes at its latest markers alone, and looks for entries at all of them.
     """
-
-    spots: tuple[Spot, ...]
-    blocks: int
-    elements: tuple[tuple[int, int], ...]
-
-
-_NEAR = 2  # parts at the end of a conversation that are looked into element by element
+    first = min(marked - front.known, default=len(front.spots))
+    room = rules.most - sum([index >= first for index in marked])
+    between = sorted([index for index in front.known - marked if index > first], reverse=True)
+    before = [index for index in front.known if index < first]
+    return marked | {*before} | {*between[: max(0, room)]}
 
 
-def outline(
-    tools: Spot | None, system: Sequence[Spot], spoken: Sequence[Spoken], *, assistant: str, tail_bytes: int = 0
-) -> Outline:
-    """Return a request as spots.
+def _unseen(said: Sequence[Spot], end: int, rules: MarkerRules) -> int:
+    """Return where the request before ended, if the vendor would not look there from *end*; else -1."""
+    before = next((index for index in range(end - 1, -1, -1) if said[index].ended), -1)
+    if before < 0:
+        return -1
+    distance = sum([spot.positions for spot in said[before + 1 : end + 1]])
+    seen = rules.look_back is not None and distance < rules.look_back - rules.margin
+    return -1 if seen else _snapped(said, before)
 
-    Args:
-        tools: The tools; `None` where there are none.
-        system: One spot a block that is sent.
-        spoken: The conversation, without the tail.
-        assistant: The run in which assistants speak.
-        tail_bytes: Bytes of the tail, which no marker covers.
+
+def _in_front(front: Front, most: int, stays: float, least: int) -> tuple[tuple[int, ...], float]:
+    """Return the at most *most* places in the front that are expected to be read most, and how many tokens that is.
+
+    A later request reads at the last marker up to which it is the same. So a marker is worth its tokens times the odds
+    that the prefix ends between it and the next one; what stands behind the last of them stays with odds *stays*.
     """
-    front = ([] if tools is None else [tools]) + list(system)
-    far = max(0, len(spoken) - _NEAR)
-    spots = [_whole(part) for part in spoken[:far]]
-    elements = [(index, len(part.cuts) - 1) for index, part in enumerate(spoken[:far])]
-    for index in range(far, len(spoken)):
-        size = 0
-        for at, cut in enumerate(spoken[index].cuts):
-            spots.append(Spot("messages", (cut.size - size) // BYTES_PER_TOKEN, markable=cut.markable))
-            elements.append((index, at))
-            size = cut.size
-    before = _before_last_turn(spoken[far:], assistant)
-    if before is not None:
-        at = elements.index((far + before[0], before[1]))
-        spots[at] = msgspec.structs.replace(spots[at], ended=True)
-    if tail_bytes:
-        spots.append(Spot("messages", tail_bytes // BYTES_PER_TOKEN, cacheable=False))
-    return Outline((*front, *spots), len(front), tuple(elements))
+    places = [place for place in front.places if place.tokens >= least]
+    if not places or most < 1:
+        return (), 0.0
+    alone = [(place.tokens * (place.odds - stays), (place.index,)) for place in places]
+    chains: list[tuple[float, tuple[int, ...]]] = [*alone]
+    for _ in range(most - 1):
+        longer: list[tuple[float, tuple[int, ...]]] = [*alone]
+        for at, place in enumerate(places):
+            for later in range(at + 1, len(places)):
+                worth = place.tokens * (place.odds - places[later].odds) + chains[later][0]
+                if worth > longer[at][0]:
+                    longer[at] = (worth, (place.index, *chains[later][1]))
+        chains = longer
+    worth, chosen = max(chains)
+    return chosen, worth
 
 
-def system_spots(blocks: Sequence[Block], sizes: Sequence[int], moved: Sequence[bool]) -> list[Spot]:
-    """Return one spot for each of *blocks*, which are *sizes* bytes long and have moved so far or not."""
-    return [
-        Spot(
-            "system",
-            size // BYTES_PER_TOKEN,
-            volatility=block.volatility,
-            frozen=block.frozen,
-            cacheable=block.cacheable,
-            moved=has_moved,
-        )
-        for block, size, has_moved in zip(blocks, sizes, moved, strict=True)
-    ]
-
-
-def _whole(part: Spoken) -> Spot:
-    return Spot("messages", part.wire.size // BYTES_PER_TOKEN, len(part.cuts), markable=part.cuts[-1].markable)
-
-
-def _before_last_turn(spoken: Sequence[Spoken], assistant: str) -> tuple[int, int] | None:
-    """Return the element in front of the last assistant turn, at which the request that it answered ended."""
-    spoke = False
-    for index in range(len(spoken) - 1, -1, -1):
-        cuts = spoken[index].cuts
-        for at in range(len(cuts) - 1, -1, -1):
-            if cuts[at].run == assistant:
-                spoke = True
-            elif spoke:
-                return index, at
-    return None
-
-
-@final
-class Moves:
-    """Remembers which system blocks of a run have changed, so that a marker can stand in front of them.
-
-    Args:
-        max_runs: How many runs it remembers; the least recently seen go.
-    """
-
-    def __init__(self, *, max_runs: int = MAX_RUNS) -> None:
-        self._max_runs = max_runs
-        self._runs: OrderedDict[str, dict[tuple[str, int], tuple[bytes, bool]]] = OrderedDict()
-
-    def __repr__(self) -> str:
-        return f"<Moves of {len(self._runs)} runs>"
-
-    def see(self, request: Request, blocks: Sequence[Block]) -> tuple[bool, ...]:
-        """Take the system *blocks* (n, in order) of a run's request and say of each whether it has moved so far."""
-        before = self._runs.get(request.run_id, {})
-        seen: dict[tuple[str, int], tuple[bytes, bool]] = {}
-        moved: list[bool] = []
-        count: dict[str, int] = {}
-        for block in blocks:
-            key = (block.owner, count.setdefault(block.owner, 0))
-            count[block.owner] += 1
-            digest, has_moved = before.get(key, (block.digest, False))
-            has_moved = block.volatility not in _STILL and (has_moved or digest != block.digest)
-            seen[key] = (block.digest, has_moved)
-            moved.append(has_moved)
-        if request.run_id and request.purpose == "stage":
-            self._runs[request.run_id] = {**before, **seen}
-            self._runs.move_to_end(request.run_id)
-            if len(self._runs) > self._max_runs:
-                self._runs.popitem(last=False)
-        return tuple(moved)
+def _snapped(spots: Sequence[Spot], index: int) -> int:
+    while index >= 0 and not spots[index].markable:
+        index -= 1
+    return index

@@ -15,23 +15,22 @@ import msgspec
 from shoal.errors import ProviderRefused
 from shoal.providers._breakpoints import (
     ANTHROPIC,
-    BYTES_PER_TOKEN,
+    NO_MARKERS,
+    ONCE,
     OPENAI,
     Marker,
     MarkerRules,
-    Moves,
-    Outline,
-    Spot,
-    outline,
+    Markers,
     plan_breakpoints,
-    system_spots,
 )
 from shoal.providers._chat_messages import API, BLANK_LINE, END, ChatMessages, with_tail
 from shoal.providers._conversation import NOTHING, Conversation, Spoken, bodies, keep, kept
+from shoal.providers._fronts import Fronts
 from shoal.providers._legality import blank, tail_of, tool_names
 from shoal.providers._options import checked_options
+from shoal.providers._outline import NO_OUTLINE, Outline, outline, under
 from shoal.providers._schemas import is_strict
-from shoal.providers._sent import Sent, chained
+from shoal.providers._sent import Sent
 from shoal.providers._servers import Capabilities
 from shoal.providers._states import Reader
 from shoal.providers._text import Text
@@ -100,7 +99,7 @@ class ChatEncoder:
         self._rules = MarkerRules(most=0)
         if capabilities.marker is not None and profile.cache == "markers":
             self._rules, self._marker = _RULES[capabilities.marker]
-        self._moves = Moves()
+        self._fronts = Fronts()
         said = ChatMessages(capabilities, profile, reader, parts=bool(self._marker))
         self._conversation = Conversation(self, say=said.say, between=_between)
 
@@ -145,37 +144,38 @@ class ChatEncoder:
             )
         spoken = self._conversation.whole(request.messages, tailed=tail_of(request) is not None)
         blocks = [block for block in request.system if not blank(block.texts)]
-        plan = self._outline(request, tools, blocks, spoken) if self._marker else Outline((), 0, ())
-        markers = plan_breakpoints(plan.spots, self._profile, self._rules) if self._marker else ()
+        plan = self._outline(request, tools, blocks, spoken)
+        markers = self._markers(request, plan)
         settings = self._settings(request, temperature=temperature, stream=stream)
         options = checked_options(
             request,
             tools=bool(tools.names),
             sampling=temperature,
             strict=self.capabilities.strict_options,
+            markers=self._rules is OPENAI,
             provider=provider,
         )
         if cache_key is not None and self.capabilities.cache_key:
             settings["prompt_cache_key"] = cache_key
-        if self._rules is OPENAI and markers and tail_of(request) is not None:
-            # Otherwise the vendor itself would write at the end, behind the tail, which no later request begins with.
+        if markers.explicit:
+            # Otherwise the vendor itself would write at the end, which no later request begins with.
             settings["prompt_cache_options"] = {"mode": "explicit"}
         settings.update(options)
         body = Wire.of(
             b'{"model":' + _quoted(request.model),
             Wire.of(b',"tools":', tools.wire) if tools.names else NOTHING,
             b',"messages":[',
-            self._messages(request, blocks, spoken, plan, markers),
+            self._messages(request, blocks, spoken, plan, markers.markers),
             b"],",
             _json(settings)[1:],
         )
-        return Sent(body, tools.names, chained(request, plan, [marker.index for marker in markers], blocks))
+        return Sent(body, tools.names, under(cache_key, self._prefixes(plan, markers)))
 
     def messages(self, request: Request) -> Wire:
         """Return the elements of the `messages` array, without markers: system section, conversation, tail."""
         blocks = [block for block in request.system if not blank(block.texts)]
         spoken = self._conversation.whole(request.messages, tailed=tail_of(request) is not None)
-        return self._messages(request, blocks, spoken, Outline((), 0, ()), ())
+        return self._messages(request, blocks, spoken, NO_OUTLINE, ())
 
     def _messages(
         self,
@@ -185,9 +185,9 @@ class ChatEncoder:
         plan: Outline,
         markers: Sequence[Marker],
     ) -> Wire:
-        first = plan.blocks - len(blocks)
-        system = self._system(blocks, {marker.index - first for marker in markers if marker.index < plan.blocks})
-        placed = {plan.elements[m.index - plan.blocks]: self._marker for m in markers if m.index >= plan.blocks}
+        first = len(plan.front.spots) - len(blocks)
+        system = self._system(blocks, {index - first for index in plan.in_front(markers)})
+        placed = dict.fromkeys(plan.behind(markers), self._marker)
         tail = tail_of(request)
         if tail is None:
             return _joined([*system, self._conversation.array(spoken, placed)])
@@ -200,7 +200,8 @@ class ChatEncoder:
         return _joined([*system, *([self._conversation.array(spoken, placed)] if spoken else []), alone])
 
     def _settings(self, request: Request, *, temperature: bool, stream: bool) -> dict[str, Any]:
-        settings: dict[str, Any] = {self.capabilities.max_tokens_field: request.max_tokens, "stream": stream}
+        most = min(request.max_tokens, self._profile.max_output_tokens)
+        settings: dict[str, Any] = {self.capabilities.max_tokens_field: most, "stream": stream}
         if temperature and request.temperature is not None:
             settings["temperature"] = request.temperature
         if stream and self.capabilities.include_usage:
@@ -212,12 +213,33 @@ class ChatEncoder:
         return settings
 
     def _outline(self, request: Request, tools: Tools, blocks: Sequence[Block], spoken: Sequence[Spoken]) -> Outline:
-        front = None
-        if tools.names:
-            # No field of a tool takes a marker here; the first block behind them does.
-            front = Spot("tools", tools.wire.size // BYTES_PER_TOKEN, len(tools.names), "stable", markable=False)
-        system = system_spots(blocks, [self.block(block).size for block in blocks], self._moves.see(request, blocks))
-        return outline(front, system, spoken, assistant="assistant", tail_bytes=len(tail_of(request) or b""))
+        if self._profile.cache == "none":
+            return NO_OUTLINE
+        # No field of a tool takes a marker here; the first block behind them does.
+        front = self._fronts.of(
+            request, blocks, tools.wire.size if tools.names else 0, lambda block: self.block(block).size
+        )
+        if not self._marker:
+            return Outline(front)
+        return outline(
+            front,
+            spoken,
+            assistant="assistant",
+            asks=request.purpose == "routing",
+            tail_bytes=len(tail_of(request) or b""),
+        )
+
+    def _markers(self, request: Request, plan: Outline) -> Markers:
+        if not self._marker:
+            return NO_MARKERS
+        markers = plan_breakpoints(plan.front, plan.said, self._profile, self._rules, once=request.purpose in ONCE)
+        self._fronts.mark(request, plan.front, markers.markers)
+        return markers
+
+    def _prefixes(self, plan: Outline, markers: Markers) -> tuple[bytes, ...]:
+        if self._profile.cache == "prefix":
+            return plan.leading(self._profile.min_cacheable_tokens)
+        return plan.prefixes(markers.markers)
 
     # --- parts
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import httpx
 
 from shoal.providers._openai import ResponsesDialect
+from shoal.providers._rates import NO_RATES, Rates
 from shoal.providers._responses import ResponsesServer
 from shoal.providers._transport import Timeouts, Transport
 from shoal.providers._values import ModelProfile
@@ -26,6 +27,7 @@ def codex(
     profiles: Mapping[str, ModelProfile] | None = None,
     headers: Mapping[str, str] | None = None,
     timeouts: Timeouts | None = None,
+    rates: Rates | None = None,
     http: httpx.AsyncBaseTransport | None = None,
 ) -> VendorProvider:
     """Return a provider for the Codex-like transport: the first system block travels as its instructions.
@@ -41,6 +43,7 @@ def codex(
         profiles: What is known of its models, by model; wins over what ships.
         headers: Further headers of each request.
         timeouts: How long to wait.
+        rates: What one of its models takes a minute, until its answers say; `None` for no limit.
         http: What sends the requests, for proxies and tests; `None` uses the network.
 
     Raises:
@@ -56,4 +59,5 @@ def codex(
         default_model=model,
         profiles=profiles or {},
         secrets=secrets_in(url, access_token, account_id, *(headers or {}).values()),
+        rates=rates or NO_RATES,
     )

@@ -16,6 +16,7 @@ from shoal.providers._chat_reply import ChatReply
 from shoal.providers._json import as_count, as_list, as_object
 from shoal.providers._leaders import PrefixLeaders
 from shoal.providers._profiles import shipped_profile
+from shoal.providers._rates import NO_RATES, Rates
 from shoal.providers._refusals import Asked
 from shoal.providers._sent import Sent
 from shoal.providers._servers import Capabilities, capabilities_of
@@ -35,9 +36,11 @@ def compatible(
     model: str | None = None,
     name: str | None = None,
     capabilities: Capabilities | str = "generic",
+    prefix_leader: bool = True,
     profiles: Mapping[str, ModelProfile] | None = None,
     headers: Mapping[str, str] | None = None,
     timeouts: Timeouts | None = None,
+    rates: Rates | None = None,
     http: httpx.AsyncBaseTransport | None = None,
 ) -> VendorProvider:
     """Return a provider for the OpenAI-compatible server at *base_url*.
@@ -48,9 +51,11 @@ def compatible(
         model: The model where a blueprint names none.
         name: Name under which blueprints and spans know it; `None` takes that of the capabilities' server.
         capabilities: What the server takes and gives: the name of a shipped record, or a record.
+        prefix_leader: Requests to a hosted server wait up to 5 s for another one that writes their prefix to the cache.
         profiles: What is known of its models, by model; the shipped table answers for others where a vendor hosts them.
         headers: Further headers of each request.
         timeouts: How long to wait.
+        rates: What one of its models takes a minute, until its answers say; `None` for no limit.
         http: What sends the requests, for proxies and tests; `None` uses the network.
 
     Raises:
@@ -67,8 +72,9 @@ def compatible(
         default_model=model,
         profiles=profiles or {},
         secrets=secrets_in(url, api_key, *(headers or {}).values()),
+        rates=rates or NO_RATES,
         shipped=shipped_profile if record.hosted else _unknown,
-        leaders=PrefixLeaders() if record.marker is not None else None,
+        leaders=PrefixLeaders() if prefix_leader and record.hosted else None,
     )
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass
-from typing import TypeAlias, cast, final
+from typing import Protocol, TypeAlias, cast, final, runtime_checkable
 
 import anyio
 
@@ -15,6 +15,27 @@ from shoal.providers._values import Completed, Provider, ReasoningDelta, Request
 
 OnRetry: TypeAlias = Callable[[int, ProviderError, float], None]
 OnDelta: TypeAlias = Callable[[TextDelta | ReasoningDelta], None]
+
+
+class Pace(Protocol):
+    """Holds requests back, as `RateLimit` does."""
+
+    async def admit(self, tokens: int) -> None:
+        """Wait until a request of about *tokens* may go out, and count it."""
+        ...
+
+    def settle(self, estimated: int, usage: Usage | None) -> None:
+        """Correct what was counted, once it is known what came of it."""
+        ...
+
+
+@runtime_checkable
+class Paced(Protocol):
+    """A provider whose vendor takes so many requests and tokens a minute."""
+
+    def rate_limit(self, model: str) -> Pace:
+        """Return what paces requests to *model*."""
+        ...
 
 
 def _no_jitter() -> float:
@@ -101,7 +122,7 @@ async def exchange(
     on_retry: OnRetry | None = None,
     on_delta: OnDelta | None = None,
 ) -> Completed:
-    """Ask *provider* for the reply to *request*, again where that may help.
+    """Ask *provider* for the reply to *request*, again where that may help, no faster than its rate limit lets us.
 
     A reply is what `Completed` holds. Deltas are progress: those of an attempt that was cut are void once *on_retry*
     was called, and its tool calls never run. Each attempt that reached the vendor may have been billed.
@@ -123,10 +144,11 @@ async def exchange(
     waited_s = 0.0
     number = 1
     partial: _Attempt | None = None
+    pace = provider.rate_limit(request.model) if isinstance(provider, Paced) else None
     while True:
         attempt = _Attempt()
         try:
-            return await _ask(provider, request, attempt, on_delta)
+            return await _paced(pace, provider, request, attempt, on_delta)
         except ProviderError as error:
             error.attempt = number
             partial = attempt if attempt.arrived else partial
@@ -141,6 +163,29 @@ async def exchange(
         await anyio.sleep(delay_s)
         waited_s += max(clock() - began, delay_s)
         number += 1
+
+
+async def _paced(
+    pace: Pace | None, provider: Provider, request: Request, attempt: _Attempt, on_delta: OnDelta | None
+) -> Completed:
+    if pace is None:
+        return await _ask(provider, request, attempt, on_delta)
+    tokens = _sent_tokens(request)
+    await pace.admit(tokens)
+    try:
+        completed = await _ask(provider, request, attempt, on_delta)
+    except ProviderError:
+        if not attempt.arrived:
+            pace.settle(tokens, None)
+        raise
+    pace.settle(tokens, completed.usage)
+    return completed
+
+
+def _sent_tokens(request: Request) -> int:
+    """Return about how many tokens *request* shows."""
+    sent = request.tools.tokens + sum([block.tokens for block in request.system])
+    return sent + sum([segment.tokens for segment in request.messages])
 
 
 async def _ask(provider: Provider, request: Request, attempt: _Attempt, on_delta: OnDelta | None) -> Completed:
@@ -170,9 +215,7 @@ def _unavailable(provider: Provider, request: Request, what: str) -> ProviderUna
 def _partial(provider: Provider, request: Request, partial: _Attempt, error: ProviderError) -> PartialReply:
     """Return what is left of an attempt that was cut, with what it may have cost."""
     price = provider.profile(request.model).price
-    sent = request.tools.tokens + sum([part.tokens for part in request.system])
-    sent += sum([part.tokens for part in request.messages])
-    usage = Usage(uncached=sent, output=partial.output_tokens())
+    usage = Usage(uncached=_sent_tokens(request), output=partial.output_tokens())
     return PartialReply(
         f"{provider.name}: the reply was cut, and attempt {error.attempt!r} ended so: {error}; resume later, "
         "or allow more attempts",

@@ -22,7 +22,9 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]?\s+(?=[\"'(\[`]?[A-Z0-9])")
 _WORD = re.compile(r"[^\W\d_][\w'-]*")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
-_MARK = re.compile(r"\*\*|__|\"\"\"|'''")
+_MARK = re.compile(r"\*\*|\"\"\"|'''")
+# Of several words: a single one between underscores is a name, such as `__init__`.
+_STRONG = re.compile(r"(?<!\w)__(?=\S)([^_]*\s[^_]*)(?<=\S)__(?!\w)")
 _HEADING = re.compile(r"#{1,6}\s+|//+\s*|/?\*+\s+")
 _ITEM = re.compile(r"(?:[-*+•]|\d+[.)])\s+(?:\[[ x]\]\s+)?")
 _NOISE = re.compile(r"```|~~~|[-=_*#|:+\s.]+$|\[!\[|<!--|--- .* ---$|\|.*\|$")
@@ -143,7 +145,7 @@ def _line(line: str) -> tuple[str, _Kind]:
         return line, "log"
     heading, item = _HEADING.match(line), _ITEM.match(line)
     bare = line[heading.end() :] if heading else line[item.end() :] if item else line
-    bare = " ".join(_MARK.sub("", _TAG.sub("", _LINK.sub(r"\1", bare))).split())
+    bare = " ".join(_STRONG.sub(r"\1", _MARK.sub("", _TAG.sub("", _LINK.sub(r"\1", bare)))).split())
     if heading and not bare.endswith((".", "!", "?")):
         return "", "nothing"
     if item:

@@ -13,9 +13,11 @@ import msgspec
 
 from shoal.errors import ProviderRefused
 from shoal.providers._conversation import NOTHING, Conversation, Spoken, bodies, keep, kept
+from shoal.providers._fronts import Fronts
 from shoal.providers._gemini_parts import API, TEXT_OPEN, Parts, signed
 from shoal.providers._json import as_list, as_object, as_text
 from shoal.providers._legality import blank, object_schema, tail_of, tool_name, tool_names
+from shoal.providers._outline import Outline
 from shoal.providers._sent import Sent
 from shoal.providers._states import Reader
 from shoal.providers._text import Text
@@ -53,6 +55,7 @@ class GeminiEncoder:
         self.profile = profile
         self._provider = provider
         self._max_inline_bytes = max_inline_bytes
+        self._fronts = Fronts()
         said = Parts(profile, Reader(provider, profile.model, API))
         self._conversation = Conversation(self, say=said.say, between=_between)
 
@@ -90,7 +93,14 @@ class GeminiEncoder:
                 provider=self._provider,
                 model=request.model,
             )
-        return Sent(body, tools.names)
+        return Sent(body, tools.names, () if counting else self._prefixes(request, tools))
+
+    def _prefixes(self, request: Request, tools: Tools) -> tuple[bytes, ...]:
+        """Return what stands for each prefix that the vendor's cache may share with another request."""
+        blocks = [block for block in request.system if not blank(block.texts)]
+        tools_bytes = tools.wire.size if tools.names else 0
+        front = self._fronts.of(request, blocks, tools_bytes, lambda block: self.block(block).size)
+        return Outline(front).leading(self.profile.min_cacheable_tokens)
 
     # --- settings
 

@@ -9,17 +9,18 @@ from urllib.parse import quote
 
 import httpx
 
-from shoal.errors import ProviderUnavailable
 from shoal.providers._gemini import MAX_INLINE_BYTES, GeminiEncoder
 from shoal.providers._gemini_parts import API
 from shoal.providers._gemini_reply import GeminiReply
 from shoal.providers._json import as_count
+from shoal.providers._leaders import PrefixLeaders
+from shoal.providers._rates import NO_RATES, Rates
 from shoal.providers._refusals import Asked
 from shoal.providers._sent import Sent
 from shoal.providers._states import Reader
 from shoal.providers._transport import Timeouts, Transport
 from shoal.providers._values import ModelProfile, Request, TokenCount
-from shoal.providers._vendor import Line, VendorProvider, checked_url, secrets_in
+from shoal.providers._vendor import Line, VendorProvider, checked_url, counted, secrets_in
 
 BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
 _NO_SUCH_PATH = frozenset({404, 405, 501})
@@ -32,9 +33,11 @@ def google(
     name: str = "google",
     base_url: str = BASE_URL,
     max_inline_bytes: int = MAX_INLINE_BYTES,
+    prefix_leader: bool = True,
     profiles: Mapping[str, ModelProfile] | None = None,
     headers: Mapping[str, str] | None = None,
     timeouts: Timeouts | None = None,
+    rates: Rates | None = None,
     http: httpx.AsyncBaseTransport | None = None,
 ) -> VendorProvider:
     """Return a provider for Google's Gemini API.
@@ -45,9 +48,11 @@ def google(
         name: Name under which blueprints and spans know it.
         base_url: Where `/models/MODEL:streamGenerateContent` is appended.
         max_inline_bytes: The largest request that holds stored parts; larger ones are refused here.
+        prefix_leader: Requests wait up to 5 s for another one that writes their prefix to the cache.
         profiles: What is known of its models, by model; wins over what ships and what the API reports.
         headers: Further headers of each request.
         timeouts: How long to wait.
+        rates: What one of its models takes a minute, until its answers say; `None` for no limit.
         http: What sends the requests, for proxies and tests; `None` uses the network.
 
     Raises:
@@ -62,6 +67,8 @@ def google(
         default_model=model,
         profiles=profiles or {},
         secrets=secrets_in(url, api_key, *(headers or {}).values()),
+        rates=rates or NO_RATES,
+        leaders=PrefixLeaders() if prefix_leader else None,
     )
 
 
@@ -105,13 +112,7 @@ class GeminiDialect:
         answer = await line.ask(f"{_path(request.model)}:countTokens", sent.body, absent=_NO_SUCH_PATH)
         if answer is None:
             return TokenCount(-(-sent.body.size // 4), "estimate")
-        if not as_count(answer.get("totalTokens")):
-            raise ProviderUnavailable(
-                f"{line.asked.provider}: the count of tokens is {answer.get('totalTokens')!r}; "
-                "check that the base URL is right",
-                **line.asked.context(status=200),
-            )
-        return TokenCount(as_count(answer["totalTokens"]), "vendor", exact=True)
+        return counted(answer.get("totalTokens"), line)
 
     async def describe(self, profile: ModelProfile, line: Line) -> ModelProfile | None:
         """Return *profile* with what the API itself says of the model; `None` where it says nothing."""

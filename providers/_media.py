@@ -12,11 +12,13 @@ from typing import Final, final
 import msgspec
 
 from shoal.providers._media_images import bmp_size, gif_size, heif_size, jpeg_size, png_size, webp_size
-from shoal.providers._media_pdf import pdf_pages
+from shoal.providers._media_pdf import pdf_locked, pdf_pages
 from shoal.providers._media_sound import aiff_seconds, flac_seconds, mp3_seconds, mp4_seconds, ogg_seconds, wav_seconds
 
 BINARY: Final = "application/octet-stream"
 TEXT: Final = "text/plain"
+LOCKED_PDF: Final = "application/x-encrypted-pdf"
+"""A type of its own, since no model takes it."""
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", 0, "image/png"),
     (b"\xff\xd8\xff", 0, "image/jpeg"),
@@ -103,7 +105,9 @@ def media_of(data: bytes) -> Media:
             return Media(mime, seconds=None if seconds is None else round(seconds, 3))
     except (struct.error, IndexError):  # it ends where a number should stand
         return Media(mime)
-    return Media(mime, pages=pdf_pages(data)) if mime == "application/pdf" else Media(mime)
+    if mime != "application/pdf":
+        return Media(mime)
+    return Media(LOCKED_PDF) if pdf_locked(data) else Media(mime, pages=pdf_pages(data))
 
 
 _SIZES: Mapping[str, Callable[[bytes], tuple[int, int] | None]] = {

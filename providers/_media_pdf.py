@@ -1,4 +1,4 @@
-"""How many pages a PDF has, as far as that can be told without reading it as one."""
+"""How many pages a PDF has, and whether it is locked, as far as that can be told without reading it as one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ import zlib
 _PAGE = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
 _COUNT = re.compile(rb"/Count\s+(\d{1,6})(?!\d)")
 _PACKED = re.compile(rb"/ObjStm\b.{0,400}?>>\s{0,8}stream\r?\n", re.DOTALL)
+_LOCK = re.compile(rb"/Encrypt\s*(?:<<|\d{1,10}\s+\d{1,5}\s+R\b)")
 _MOST_UNPACKED = 16 * 1024 * 1024
 """Most bytes that are unpacked of one file: a small one may claim to be huge."""
+
+
+def pdf_locked(data: bytes) -> bool:
+    """Say whether *data* is encrypted, so that no vendor reads it."""
+    return _LOCK.search(data) is not None
 
 
 def pdf_pages(data: bytes) -> int | None:

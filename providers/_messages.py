@@ -13,17 +13,15 @@ import msgspec
 from shoal.errors import ProviderRefused
 from shoal.providers._breakpoints import (
     ANTHROPIC,
-    BYTES_PER_TOKEN,
+    NO_MARKERS,
+    ONCE,
     Marker,
     MarkerRules,
-    Moves,
-    Outline,
-    Spot,
-    outline,
+    Markers,
     plan_breakpoints,
-    system_spots,
 )
 from shoal.providers._conversation import NOTHING, Conversation, Spoken, bodies, keep, kept
+from shoal.providers._fronts import Fronts
 from shoal.providers._legality import (
     blank,
     object_schema,
@@ -32,7 +30,8 @@ from shoal.providers._legality import (
 )
 from shoal.providers._messages_blocks import TEXT_OPEN, TURN, ContentBlocks
 from shoal.providers._messages_settings import Settings, settings_of
-from shoal.providers._sent import Sent, chained
+from shoal.providers._outline import Outline, outline
+from shoal.providers._sent import Sent
 from shoal.providers._states import Reader
 from shoal.providers._text import Text
 from shoal.providers._values import Block, ModelProfile, Request, ToolSet
@@ -90,7 +89,7 @@ class MessagesEncoder:
         self._version = version
         self._provider = provider
         self._reader = Reader(provider, profile.model, API)
-        self._moves = Moves()
+        self._fronts = Fronts(tools_markable=True)
         self._conversation = Conversation(
             self,
             say=ContentBlocks(profile, self._reader).say,
@@ -128,7 +127,7 @@ class MessagesEncoder:
             counting=counting,
         )
         plan = self._outline(request, tools, blocks, spoken)
-        markers = () if counting else plan_breakpoints(plan.spots, self.profile, self.rules)
+        markers = NO_MARKERS.markers if counting else self._markers(request, plan).markers
         body = Wire.of(
             _head(settings),
             self._tools(tools, plan, markers),
@@ -147,16 +146,25 @@ class MessagesEncoder:
         return Sent(
             body,
             tools.names,
-            chained(request, plan, [marker.index for marker in markers], blocks),
+            plan.prefixes(markers),
             {"anthropic-beta": _TURN_BETA} if any(TURN in part.runs for part in spoken) else {},
         )
 
     def _outline(self, request: Request, tools: Tools, blocks: Sequence[Block], spoken: Sequence[Spoken]) -> Outline:
-        front = None
-        if tools.names:
-            front = Spot("tools", tools.wire.size // BYTES_PER_TOKEN, len(tools.names), "stable")
-        system = system_spots(blocks, [self.block(block).size for block in blocks], self._moves.see(request, blocks))
-        return outline(front, system, spoken, assistant="assistant", tail_bytes=len(tail_of(request) or b""))
+        front = self._fronts.of(
+            request, blocks, tools.wire.size if tools.names else 0, lambda block: self.block(block).size
+        )
+        return outline(
+            front,
+            spoken,
+            assistant="assistant",
+            asks=request.purpose == "routing",
+            tail_bytes=len(tail_of(request) or b""),
+        )
+
+    def _markers(self, request: Request, plan: Outline) -> Markers:
+        once = request.purpose in ONCE
+        return plan_breakpoints(plan.front, plan.said, self.profile, self.rules, once=once)
 
     def _check_blobs(self, request: Request, spoken: Sequence[Spoken]) -> None:
         blobs = sum([part.blobs for part in spoken])
@@ -208,14 +216,14 @@ class MessagesEncoder:
     def _tools(self, tools: Tools, plan: Outline, markers: Sequence[Marker]) -> Wire:
         if not tools.names:
             return NOTHING
-        marked = [marker for marker in markers if plan.spots[marker.index].section == "tools"]
-        return Wire.of(b'"tools":[', tools.wire, _cache_control(marked[0]) if marked else b"", b"}],")
+        marker = plan.in_front(markers).get(0)
+        return Wire.of(b'"tools":[', tools.wire, b"" if marker is None else _cache_control(marker), b"}],")
 
     def _system(self, blocks: Sequence[Block], plan: Outline, markers: Sequence[Marker]) -> Wire:
         if not blocks:
             return NOTHING
-        first = plan.blocks - len(blocks)
-        marked = {marker.index - first: _cache_control(marker) for marker in markers if marker.index < plan.blocks}
+        first = len(plan.front.spots) - len(blocks)
+        marked = {index - first: _cache_control(marker) for index, marker in plan.in_front(markers).items()}
         parts: list[bytes | Wire] = [b'"system":[']
         for index, block in enumerate(blocks):
             parts += [self.block(block), marked.get(index, b""), b"}," if index < len(blocks) - 1 else b"}],"]
@@ -224,11 +232,7 @@ class MessagesEncoder:
     # --- messages
 
     def _messages(self, request: Request, spoken: Sequence[Spoken], plan: Outline, markers: Sequence[Marker]) -> Wire:
-        placed = {
-            plan.elements[marker.index - plan.blocks]: _cache_control(marker)
-            for marker in markers
-            if marker.index >= plan.blocks
-        }
+        placed = {at: _cache_control(marker) for at, marker in plan.behind(markers).items()}
         last = spoken[-1].closing if spoken else ""
         said = self._conversation.array(spoken, placed)
         opening = _opening(spoken[0].opening) if spoken else b""

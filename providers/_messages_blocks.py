@@ -14,6 +14,9 @@ from shoal.providers._values import Blob, Message, ModelProfile, ToolCall
 
 MAX_IMAGE_BASE64 = 10 * 1024 * 1024
 MAX_SIDE_PX = 8000
+MAX_PAGES = 600
+MAX_PAGES_SMALL = 100
+_LARGE_WINDOW = 1_000_000
 
 _ID_LENGTH = 64
 _IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
@@ -36,6 +39,7 @@ class ContentBlocks:
     def __init__(self, profile: ModelProfile, reader: Reader) -> None:
         self._profile = profile
         self._reader = reader
+        self._most_pages = MAX_PAGES if profile.window_tokens >= _LARGE_WINDOW else MAX_PAGES_SMALL
 
     def __repr__(self) -> str:
         return f"<ContentBlocks for {self._profile.model}>"
@@ -94,7 +98,7 @@ class ContentBlocks:
         data = in_base64(blob)
         if blob.mime in _IMAGES and data.size <= MAX_IMAGE_BASE64 and (blob.side_px or 0) <= MAX_SIDE_PX:
             kind = b"image"
-        elif blob.mime == "application/pdf":
+        elif blob.mime == "application/pdf" and (blob.pages or 0) <= self._most_pages:
             kind = b"document"
         else:
             return None

@@ -60,7 +60,7 @@ def settings_of(
     for name in sorted(_MADE_FROM_REQUEST.intersection(options)):
         why = f"the option `{name}` is made from the request itself; remove it from `options`"
         raise ProviderRefused(why, provider=provider, model=request.model)
-    max_tokens = min(request.max_tokens, profile.max_output_tokens)
+    max_tokens = max(1, min(request.max_tokens, profile.max_output_tokens))
     settings: Settings = {**options, "model": request.model, "max_tokens": max_tokens, "stream": True}
     if request.temperature is not None:
         settings["temperature"] = request.temperature

@@ -10,6 +10,7 @@ import httpx
 from shoal.providers._cache_keys import CacheKeys
 from shoal.providers._compatible import compatible
 from shoal.providers._leaders import PrefixLeaders
+from shoal.providers._rates import NO_RATES, Rates
 from shoal.providers._refusals import Asked
 from shoal.providers._responses import OPENAI_SERVER, ResponsesEncoder, ResponsesServer
 from shoal.providers._responses_items import API
@@ -19,9 +20,10 @@ from shoal.providers._states import Reader
 from shoal.providers._token_counts import count_locally
 from shoal.providers._transport import Timeouts, Transport
 from shoal.providers._values import ModelProfile, Request, TokenCount, digest
-from shoal.providers._vendor import Line, VendorProvider, checked_url, secrets_in
+from shoal.providers._vendor import Line, VendorProvider, checked_url, counted, secrets_in
 
 BASE_URL = "https://api.openai.com/v1"
+_NO_SUCH_PATH = frozenset({404, 405, 501})
 
 
 def openai(
@@ -37,6 +39,7 @@ def openai(
     profiles: Mapping[str, ModelProfile] | None = None,
     headers: Mapping[str, str] | None = None,
     timeouts: Timeouts | None = None,
+    rates: Rates | None = None,
     http: httpx.AsyncBaseTransport | None = None,
 ) -> VendorProvider:
     """Return a provider for OpenAI's Responses API. Nothing is stored there; reasoning comes and goes encrypted.
@@ -53,6 +56,7 @@ def openai(
         profiles: What is known of its models, by model; wins over what ships.
         headers: Further headers of each request.
         timeouts: How long to wait.
+        rates: What one of its models takes a minute, until its answers say; `None` for no limit.
         http: What sends the requests, for proxies and tests; `None` uses the network.
 
     Raises:
@@ -66,6 +70,7 @@ def openai(
         default_model=model,
         profiles=profiles or {},
         secrets=secrets_in(url, api_key, *(headers or {}).values()),
+        rates=rates or NO_RATES,
         leaders=PrefixLeaders() if prefix_leader else None,
     )
 
@@ -78,9 +83,11 @@ def openai_chat(
     base_url: str = BASE_URL,
     organization: str | None = None,
     project: str | None = None,
+    prefix_leader: bool = True,
     profiles: Mapping[str, ModelProfile] | None = None,
     headers: Mapping[str, str] | None = None,
     timeouts: Timeouts | None = None,
+    rates: Rates | None = None,
     http: httpx.AsyncBaseTransport | None = None,
 ) -> VendorProvider:
     """Return a provider for OpenAI's Chat Completions; see `openai`, which also keeps what a model thought.
@@ -94,9 +101,11 @@ def openai_chat(
         model=model,
         name=name,
         capabilities="openai",
+        prefix_leader=prefix_leader,
         profiles=profiles,
         headers=_headers(None, organization, project, headers),
         timeouts=timeouts,
+        rates=rates,
         http=http,
     )
 
@@ -168,7 +177,12 @@ class ResponsesDialect:
         )
 
     async def count(self, request: Request, profile: ModelProfile, line: Line) -> TokenCount:
-        """Return what *request* costs by the model's vocabulary, which is on this machine; bytes / 4 without it."""
+        """Return what *request* costs: the vendor counts; where nobody does, the model's vocabulary, or bytes / 4."""
+        if self.server.counts:
+            sent = self.encoder(profile).encode(request, counting=True)
+            answer = await line.ask(f"{self._path}/input_tokens", sent.body, absent=_NO_SUCH_PATH)
+            if answer is not None:
+                return counted(answer.get("input_tokens"), line)
         return await count_locally(request, profile)
 
     async def describe(self, profile: ModelProfile, line: Line) -> ModelProfile | None:

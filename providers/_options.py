@@ -15,6 +15,8 @@ _MADE_FROM_REQUEST = frozenset(
     {"max_completion_tokens", "max_tokens", "messages", "model", "stream", "stream_options", "tools"}
 )
 _SAMPLING = frozenset({"frequency_penalty", "presence_penalty", "temperature", "top_k", "top_p"})
+_STOPS = frozenset({"logprobs", "stop", "top_logprobs"})
+_MARKING = frozenset({"prompt_cache_options"})
 _ONLY_WITH_TOOLS = frozenset({"parallel_tool_calls", "tool_choice"})
 _LEFT_OUT: Mapping[tuple[bool, bool], frozenset[str]] = {
     (True, True): frozenset(),
@@ -27,12 +29,15 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "presence_penalty": (-2, 2),
     "temperature": (0, 2),
     "top_logprobs": (0, 20),
+    "top_p": (0, 1),
 }
 _MAX_STOPS = 4
 _SCHEMA_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-def checked_options(request: Request, *, tools: bool, sampling: bool, strict: bool, provider: str) -> dict[str, Any]:
+def checked_options(
+    request: Request, *, tools: bool, sampling: bool, strict: bool, markers: bool, provider: str
+) -> dict[str, Any]:
     """Return the options of *request* that go into the body.
 
     Args:
@@ -40,19 +45,34 @@ def checked_options(request: Request, *, tools: bool, sampling: bool, strict: bo
         tools: The body has tools; without them no option about tools is sent.
         sampling: The model takes sampling parameters; without that none is sent.
         strict: The server enforces the documented ranges, so a value outside them is refused here already.
+        markers: The model caches at markers; without them nothing is said of how.
         provider: Named in errors.
 
     Raises:
         ProviderRefused: An option would replace what the request itself says, or could only be refused.
     """
     left_out = _LEFT_OUT[tools, sampling]
+    if strict and not sampling:
+        left_out |= _STOPS  # models that reason take neither
+    if not markers:
+        left_out |= _MARKING
     options = {name: value for name, value in request.options.items() if name not in left_out}
     for name in sorted(_MADE_FROM_REQUEST.intersection(options)):
         why = f"the option `{name}` is made from the request itself; remove it from `options`"
         raise ProviderRefused(why, provider=provider, model=request.model)
     for problem in _problems(options, strict=strict):
         raise ProviderRefused(problem, provider=provider, model=request.model)
+    if strict and as_object(options.get("response_format")).get("type") == "json_object" and not _says_json(request):
+        why = "the option `response_format` asks for JSON, and nothing in the prompt says so; say `JSON` in it"
+        raise ProviderRefused(why, provider=provider, model=request.model)
     return options
+
+
+def _says_json(request: Request) -> bool:
+    """Say whether the prompt has the word, without which the vendor refuses to be asked for nothing else."""
+    texts = [text for block in request.system for text in block.texts]
+    texts += [text for segment in request.messages for message in segment.messages for text in message.texts]
+    return any(b"json" in text.body.lower() for text in [*texts, *([request.tail] if request.tail is not None else [])])
 
 
 def _problems(options: Mapping[str, Any], *, strict: bool) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import final
 
@@ -10,8 +11,10 @@ import anyio
 
 from shoal.errors import ConfigInvalid
 from shoal.providers._refusals import duration_s
+from shoal.providers._values import Usage
 
 MINUTE_S = 60.0
+_MOMENT_S = 1e-6  # sums of floats miss by less; a wait that short might not move a clock on
 
 
 @final
@@ -78,10 +81,45 @@ class Budget:
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What a vendor takes a minute for one model, until its answers say more.
+
+    Args:
+        requests_per_minute: Above 0; `None` for no limit.
+        tokens_per_minute: Of input that no cache holds, and of output; above 0, or `None` for no limit.
+    """
+
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+
+
+NO_RATES = Rates()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RateStatistics:
+    """How a rate limit is doing.
+
+    Args:
+        requests_per_minute: The limit that holds now; `None` while none is known.
+        tokens_per_minute: The same, in tokens.
+        queued: Requests that wait for it.
+        waited_s: Seconds that were waited so far, all requests together.
+    """
+
+    requests_per_minute: float | None
+    tokens_per_minute: float | None
+    queued: int
+    waited_s: float
+
+
+@final
 class RateLimit:
     """Paces requests to one model, by requests and by tokens a minute; both adapt to what the vendor's answers say.
 
-    It keeps no order among those who wait: put it behind a pool's slot, which does.
+    Those who wait are let through in the order in which they came: put it behind a pool's slot, which is fair to runs.
 
     Args:
         requests_per_minute: The limit until the vendor names one; `None` for none.
@@ -106,9 +144,13 @@ class RateLimit:
                 f"{requests_per_minute!r} requests or {tokens_per_minute!r} tokens a minute let nothing through; "
                 "set more than 0, or `None` for no limit"
             )
+        self._clock = clock
         self._requests = Budget(requests_per_minute, clock=clock)
         self._tokens = Budget(tokens_per_minute, clock=clock)
         self._wall_clock = wall_clock
+        self._turns = anyio.Lock()
+        self._counts_output = True
+        self._waited_s = 0.0
 
     def __repr__(self) -> str:
         return f"<RateLimit {self._requests!r} requests, {self._tokens!r} tokens>"
@@ -123,23 +165,44 @@ class RateLimit:
         """The limit that holds now; `None` while none is known."""
         return self._tokens.per_minute
 
+    def statistics(self) -> RateStatistics:
+        """Return the limits, how many requests wait for them, and what was waited so far."""
+        turns = self._turns.statistics()
+        queued = turns.tasks_waiting + turns.locked
+        return RateStatistics(self.requests_per_minute, self.tokens_per_minute, queued, self._waited_s)
+
     async def admit(self, tokens: int) -> None:
         """Wait until a request of *tokens* (estimated, 0 or more) may go out, and count it."""
-        while (wait_s := self._wait_s(tokens)) > 0:  # noqa: ASYNC110 - it is time that has to pass
-            await anyio.sleep(wait_s)
-        self._requests.spend(1)
-        self._tokens.spend(tokens)
+        began = self._clock()
+        try:
+            # One at a time: a large request is not passed for ever by small ones that find room sooner.
+            async with self._turns:
+                while (wait_s := self._wait_s(tokens)) > _MOMENT_S:  # noqa: ASYNC110 - it is time that has to pass
+                    await anyio.sleep(wait_s)
+                self._requests.spend(1)
+                self._tokens.spend(tokens)
+        finally:
+            self._waited_s += self._clock() - began
 
     def _wait_s(self, tokens: int) -> float:
         return max(self._requests.wait_s(1), self._tokens.wait_s(tokens))
 
-    def settle(self, estimated: int, counted: int) -> None:
-        """Correct what `admit` counted for a request, once it is known what the vendor counted."""
+    def settle(self, estimated: int, usage: Usage | None) -> None:
+        """Correct what `admit` counted for a request, once it is known what came of it.
+
+        Args:
+            estimated: What `admit` was told.
+            usage: What the vendor counted; `None` where it gave no reply, which nobody counts.
+        """
+        counted = 0
+        if usage is not None:
+            counted = usage.uncached + usage.cache_write + usage.cache_write_long
+            counted += usage.output if self._counts_output else 0
         self._tokens.spend(counted - estimated)
 
     def hold(self, seconds: float) -> None:
-        """Let nothing through for *seconds*, which the vendor asked for."""
-        self._requests.close_for(seconds)
+        """Let nothing through for *seconds*, which the vendor asked for: a minute at most."""
+        self._requests.close_for(min(seconds, MINUTE_S))
 
     def observe(self, headers: Mapping[str, str]) -> None:
         """Take what an answer's *headers*, by lower-case name, say of limits."""
@@ -148,6 +211,8 @@ class RateLimit:
                 limit, left, reset_s = self._said(headers, name)
                 if limit is not None or left is not None:
                     budget.learn(limit, left, reset_s)
+                    if name == "input-tokens":
+                        self._counts_output = False
                     break
 
     def _said(self, headers: Mapping[str, str], name: str) -> tuple[float | None, float | None, float | None]:

@@ -110,6 +110,10 @@ class Asked:
         """Return what every `ProviderError` carries."""
         return {"provider": self.provider, "model": self.model, "request_id": request_id, "status": status}
 
+    def holds_secret(self, text: str) -> bool:
+        """Say whether *text* holds what must not be repeated."""
+        return any(secret in text for secret in self.secrets)
+
     def clean(self, text: str) -> str:
         """Return *text* on one line, cut to a length that people read, without secrets."""
         for secret in self.secrets:

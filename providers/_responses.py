@@ -12,36 +12,28 @@ from typing import Any, Literal, final
 import msgspec
 
 from shoal.errors import ProviderRefused
-from shoal.providers._breakpoints import (
-    BYTES_PER_TOKEN,
-    OPENAI,
-    Marker,
-    Moves,
-    Outline,
-    Spot,
-    outline,
-    plan_breakpoints,
-    system_spots,
-)
+from shoal.providers._breakpoints import NO_MARKERS, ONCE, OPENAI, Marker, Markers, plan_breakpoints
 from shoal.providers._conversation import NOTHING, Conversation, Spoken, bodies, keep, kept
+from shoal.providers._fronts import Fronts
 from shoal.providers._json import as_list, as_object, as_text
 from shoal.providers._legality import OPENING, blank, object_schema, tail_of, tool_name, tool_names
+from shoal.providers._outline import Outline, outline, under
 from shoal.providers._responses_items import API, TEXT_OPEN, Items
 from shoal.providers._schemas import is_strict
-from shoal.providers._sent import Sent, chained
+from shoal.providers._sent import Sent
 from shoal.providers._states import Reader
 from shoal.providers._text import Text
 from shoal.providers._values import Block, ModelProfile, Request, ToolSet
 from shoal.providers._wire import Wire
 
 MIN_REPLY = 16
-MAX_IMPLICIT = 3
 
 _MADE_FROM_REQUEST = frozenset(
     {"background", "input", "instructions", "max_output_tokens", "model", "store", "stream", "tools"}
 ) | {"conversation", "previous_response_id", "prompt", "prompt_cache_key", "prompt_cache_options"}
 _SAMPLING = frozenset({"temperature", "top_logprobs", "top_p"})
 _ONLY_WITH_TOOLS = frozenset({"max_tool_calls", "parallel_tool_calls", "tool_choice"})
+_COUNTED = frozenset({"model", "parallel_tool_calls", "reasoning", "text", "tool_choice"})
 _MARKER = b',"prompt_cache_breakpoint":{"mode":"explicit"}'
 _ENCRYPTED = "reasoning.encrypted_content"
 _json = msgspec.json.Encoder(order="sorted").encode
@@ -60,6 +52,7 @@ class ResponsesServer:
         marks_results: A marker in a result has an effect.
         cache_key: It takes a `prompt_cache_key`: of the shared prefix, or of the run; `None` for none.
         hides_limit: A reply that reached its limit is called complete.
+        counts: It counts what a request shows.
     """
 
     server: str
@@ -69,9 +62,10 @@ class ResponsesServer:
     marks_results: bool = False
     cache_key: Literal["prefix", "run"] | None = "prefix"
     hides_limit: bool = False
+    counts: bool = False
 
 
-OPENAI_SERVER = ResponsesServer("openai")
+OPENAI_SERVER = ResponsesServer("openai", counts=True)
 
 
 @final
@@ -96,19 +90,20 @@ class ResponsesEncoder:
         self.profile = profile
         self.server = server
         self._provider = provider
-        self._moves = Moves()
+        self._fronts = Fronts()
         items = Items(profile, Reader(provider, profile.model, API), marks_results=server.marks_results)
         self._conversation = Conversation(self, say=items.say, between=_between)
 
     def __repr__(self) -> str:
         return f"<ResponsesEncoder for {self.profile.model}>"
 
-    def encode(self, request: Request, *, cache_key: str | None = None) -> Sent:
+    def encode(self, request: Request, *, cache_key: str | None = None, counting: bool = False) -> Sent:
         """Return the body of *request*.
 
         Args:
             request: The request.
             cache_key: What requests with this prefix have in common; `None` for nothing.
+            counting: The body is to be counted: without markers and what only generating needs.
 
         Raises:
             ProviderRefused: It could only be refused.
@@ -116,39 +111,47 @@ class ResponsesEncoder:
         tools = self.tools(request.tools)
         spoken = self._conversation.whole(request.messages, tailed=tail_of(request) is not None)
         blocks = [block for block in request.system if not blank(block.texts)]
-        plan, markers = self._plan(request, tools, blocks, spoken)
+        plan = self._outline(request, tools, blocks, spoken)
+        markers = NO_MARKERS if counting else self._markers(request, plan)
         settings = self._settings(request, tools.names)
+        if counting:
+            settings = {name: value for name, value in settings.items() if name in _COUNTED}
         if cache_key is not None:
             settings["prompt_cache_key"] = cache_key
-        if markers and tail_of(request) is not None:
-            # Otherwise the vendor itself would write at the end, behind the tail, which no later request begins with.
+        if markers.explicit:
+            # Otherwise the vendor itself would write at the end, which no later request begins with.
             settings["prompt_cache_options"] = {"mode": "explicit"}
         body = Wire.of(
             _json(settings)[:-1] + b",",
             Wire.of(b'"tools":[', tools.wire, b"],") if tools.names else NOTHING,
-            self._input(request, blocks, spoken, plan, markers),
+            self._input(request, blocks, spoken, plan, markers.markers),
             b"]}",
         )
-        return Sent(body, tools.names, chained(request, plan, [marker.index for marker in markers], blocks))
+        return Sent(body, tools.names, under(cache_key, self._prefixes(plan, markers)))
 
-    def _plan(
-        self, request: Request, tools: Tools, blocks: Sequence[Block], spoken: Sequence[Spoken]
-    ) -> tuple[Outline, tuple[Marker, ...]]:
-        if not self.server.markers or self.profile.cache != "markers":
-            return Outline((), 0, ()), ()
-        front = None
-        if tools.names:
-            size = tools.wire.size // BYTES_PER_TOKEN
-            front = Spot("tools", size, len(tools.names), "stable", markable=False)
-        sizes = [self.block(block).size for block in blocks]
-        system = system_spots(blocks, sizes, self._moves.see(request, blocks))
-        tail_bytes = len(tail_of(request) or b"")
-        plan = outline(front, system, spoken, assistant="assistant", tail_bytes=tail_bytes)
-        markers = plan_breakpoints(plan.spots, self.profile, OPENAI)
-        if not tail_bytes:
-            # The vendor marks the end itself, and finds the ends of earlier requests by itself.
-            markers = tuple([marker for marker in markers if marker.index < plan.blocks][:MAX_IMPLICIT])
-        return plan, markers
+    def _outline(self, request: Request, tools: Tools, blocks: Sequence[Block], spoken: Sequence[Spoken]) -> Outline:
+        front = self._fronts.of(
+            request, blocks, tools.wire.size if tools.names else 0, lambda block: self.block(block).size
+        )
+        return outline(
+            front,
+            spoken,
+            assistant="assistant",
+            asks=request.purpose == "routing",
+            tail_bytes=len(tail_of(request) or b""),
+        )
+
+    def _markers(self, request: Request, plan: Outline) -> Markers:
+        if not self.server.markers:
+            return NO_MARKERS
+        markers = plan_breakpoints(plan.front, plan.said, self.profile, OPENAI, once=request.purpose in ONCE)
+        self._fronts.mark(request, plan.front, markers.markers)
+        return markers
+
+    def _prefixes(self, plan: Outline, markers: Markers) -> tuple[bytes, ...]:
+        if self.profile.cache == "prefix" and self.server.markers:
+            return plan.leading(self.profile.min_cacheable_tokens)
+        return plan.prefixes(markers.markers)
 
     # --- settings
 
@@ -227,14 +230,14 @@ class ResponsesEncoder:
             first = self.block(blocks[0]) if blocks else Wire.of(OPENING.body)
             parts += [b'"instructions":"', first, b'",']
         parts.append(b'"input":[')
-        before = plan.blocks - len(blocks)
-        marked = {marker.index - before for marker in markers if marker.index < plan.blocks}
+        before = len(plan.front.spots) - len(blocks)
+        marked = {index - before for index in plan.in_front(markers)}
         for index, block in enumerate(blocks):
             if index == 0 and self.server.instructions:
                 continue
             head = b'{"type":"message","role":"developer","content":[' + TEXT_OPEN
             parts += [head, self.block(block), b'"', _MARKER if index in marked else b"", b"}]},"]
-        placed = {plan.elements[m.index - plan.blocks]: _MARKER for m in markers if m.index >= plan.blocks}
+        placed = dict.fromkeys(plan.behind(markers), _MARKER)
         parts.append(self._conversation.array(spoken, placed))
         tail = tail_of(request)
         if tail is not None:

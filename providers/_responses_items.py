@@ -15,6 +15,7 @@ from shoal.providers._values import Blob, Message, ModelProfile
 API = "responses"
 MAX_IMAGE_CHARS = 20_971_520
 MAX_FILE_CHARS = 73_400_320
+MAX_TEXT_CHARS = 10_485_760
 
 TEXT_OPEN = b'{"type":"input_text","text":"'
 _ID_LENGTH = 64
@@ -56,13 +57,14 @@ class Items:
 
     def _result(self, message: Message, id_: str) -> Element:
         head = b'{"type":"function_call_output","call_id":%b,"output":' % Text.of(id_).quoted
-        if message.blobs or (self._marks_results and not blank(message.texts)):
+        texts = bodies(message.texts)
+        if message.blobs or (self._marks_results and not blank(message.texts)) or _too_long(texts):
             parts = self._parts(message)
             return listed("tool", head + b"[", parts, b"]}", markable=self._marks_results)
-        return Element("tool", (head + b'"', *bodies(message.texts)), b'"}', markable=False)
+        return Element("tool", (head + b'"', *texts), b'"}', markable=False)
 
     def _parts(self, message: Message) -> list[Leaves]:
-        parts: list[Leaves] = [] if blank(message.texts) else [(TEXT_OPEN, *bodies(message.texts), b'"}')]
+        parts: list[Leaves] = [] if blank(message.texts) else _said(message)
         for blob in message.blobs:
             parts.append((TEXT_OPEN, said_of(blob), b'"}'))
             shown = self._shown(blob)
@@ -82,6 +84,20 @@ class Items:
             name = Text.of(blob.name or "document.pdf").quoted
             return b'{"type":"input_file","filename":%b,"file_data":"data:%b;base64,' % (name, mime), data, b'"}'
         return None
+
+
+def _too_long(texts: Leaves) -> bool:
+    return sum(map(len, texts)) > MAX_TEXT_CHARS
+
+
+def _said(message: Message) -> list[Leaves]:
+    """Return the text of *message* as parts, which are no longer than the vendor takes."""
+    texts = bodies(message.texts)
+    if not _too_long(texts):
+        return [(TEXT_OPEN, *texts, b'"}')]
+    whole = message.text
+    cut = [Text.of(whole[at : at + MAX_TEXT_CHARS]) for at in range(0, len(whole), MAX_TEXT_CHARS)]
+    return [(TEXT_OPEN, piece.body, b'"}') for piece in cut]
 
 
 def _assistant(message: Message, ids: Sequence[str], state: bytes | None) -> Iterator[Element]:

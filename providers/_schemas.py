@@ -25,6 +25,9 @@ _MEASURES = frozenset(
 )
 _NAMED = frozenset({"$defs", "definitions", "properties"})  # their keys are names, not keywords
 _VALUES = frozenset({"const", "default", "enum", "examples"})
+_UNIONS = ("allOf", "anyOf", "oneOf")
+_MAX_OPTIONAL = 24
+_MAX_UNIONS = 16
 
 
 def closed_schema(schema: Any, provider: str, model: str) -> Any:
@@ -33,13 +36,43 @@ def closed_schema(schema: Any, provider: str, model: str) -> Any:
     A measure goes into the description, where a model may still read it.
 
     Raises:
-        ProviderRefused: It refers to something outside of it, or to itself.
+        ProviderRefused: It refers to something outside of it, or to itself, or leaves too much open.
     """
     problem = _endless(schema, schema, ())
     if problem:
         why = f"the schema of the reply {problem}; write it out"
         raise ProviderRefused(why, provider=provider, model=model)
+    optional, unions = _choices(schema, schema)
+    if optional > _MAX_OPTIONAL or unions > _MAX_UNIONS:
+        raise ProviderRefused(
+            f"the schema of the reply has {optional!r} optional properties and {unions!r} unions, and {_MAX_OPTIONAL} "
+            f"and {_MAX_UNIONS} are taken; list more of them in `required`, or split the schema",
+            provider=provider,
+            model=model,
+        )
     return _closed(schema)
+
+
+def _choices(schema: Any, root: Any) -> tuple[int, int]:
+    """Return how many properties *schema* makes optional, and how many unions it has, wherever it refers to."""
+    here = as_object(schema)
+    if isinstance(here.get("$ref"), str):
+        return _choices(_target(here["$ref"], root), root)
+    properties = as_object(here.get("properties"))
+    optional = len(properties.keys() - set(as_list(here.get("required"))))
+    unions = int("anyOf" in here or isinstance(here.get("type"), list))
+    items = [here["items"]] if "items" in here else []
+    for part in [*properties.values(), *items, *[branch for key in _UNIONS for branch in as_list(here.get(key))]]:
+        inner = _choices(part, root)
+        optional, unions = optional + inner[0], unions + inner[1]
+    return optional, unions
+
+
+def _target(reference: str, root: Any) -> Any:
+    target = root
+    for step in reference[2:].split("/"):
+        target = as_object(target).get(step)
+    return target
 
 
 def _closed(schema: Any) -> Any:
@@ -74,10 +107,7 @@ def _endless(schema: Any, root: Any, inside: tuple[str, ...]) -> str:
             return f"refers to {reference!r} outside of it"
         if reference in inside:
             return f"refers to itself at {reference!r}"
-        target = root
-        for step in reference[2:].split("/"):
-            target = as_object(target).get(step)
-        return _endless(target, root, (*inside, reference))
+        return _endless(_target(reference, root), root, (*inside, reference))
     parts = [part for key, part in here.items() if key not in _VALUES and key not in _NAMED]
     parts += [*as_object(here.get("properties")).values(), *as_list(schema)]
     return next(filter(None, [_endless(part, root, inside) for part in parts]), "")

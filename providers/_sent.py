@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import final
 
 import msgspec
 
-from shoal.providers._breakpoints import Outline
-from shoal.providers._values import Block, Request, digest
 from shoal.providers._wire import Wire
 
 
@@ -27,25 +25,3 @@ class Sent(msgspec.Struct, frozen=True):
     names: Mapping[str, str]
     prefixes: tuple[bytes, ...] = ()
     headers: Mapping[str, str] = {}
-
-
-def chained(request: Request, plan: Outline, marked: Sequence[int], blocks: Sequence[Block]) -> tuple[bytes, ...]:
-    """Return what stands for each marked prefix in front of the conversation, shortest first.
-
-    Args:
-        request: The request.
-        plan: Its spots.
-        marked: Indexes of the spots with a marker behind them, in order.
-        blocks: The system blocks that are sent.
-    """
-    front = [index for index in marked if index < plan.blocks]
-    if not front:
-        return ()
-    key = digest(request.model.encode("utf-8", "surrogatepass"))
-    chain = [request.tools.digest] * (plan.blocks - len(blocks)) + [block.digest for block in blocks]
-    keys: list[bytes] = []
-    for index, part in enumerate(chain[: front[-1] + 1]):
-        key = digest(key, part)
-        if index in front:
-            keys.append(key)
-    return tuple(keys)

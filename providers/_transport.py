@@ -6,6 +6,7 @@ for, so none stands in a generator here.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -69,6 +70,14 @@ class _Waits:
             return await step()
 
 
+def apart(url: httpx.URL) -> tuple[httpx.URL, dict[str, str]]:
+    """Return *url* without user and password, and the header that carries them; no header where there are none."""
+    if not url.userinfo:
+        return url, {}
+    user = f"{url.username}:{url.password}".encode()
+    return url.copy_with(userinfo=b""), {"Authorization": f"Basic {base64.b64encode(user).decode()}"}
+
+
 @final
 class Transport:
     """Sends requests to one vendor over one pool of connections, opened at the first request.
@@ -90,18 +99,18 @@ class Transport:
         max_response_bytes: int = MAX_RESPONSE_BYTES,
         http: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self.base_url = base_url.rstrip("/")
+        # Not in the URL, which clients write into their logs.
+        url, login = apart(httpx.URL(base_url))
+        self.base_url = str(url).rstrip("/")
         self.timeouts = timeouts or Timeouts()
         self.max_response_bytes = max_response_bytes
-        self._headers = dict(headers or {})
+        self._headers = {**login, **(headers or {})}
         self._http = http
         self._client: httpx.AsyncClient | None = None
 
     def __repr__(self) -> str:
-        # No headers, and no user or query of the URL: any of them may hold a key.
-        url = httpx.URL(self.base_url)
-        where = f"{url.scheme}://{url.netloc.decode()}{url.path}"
-        return f"<Transport to {where}, {'closed' if self._client is None else 'open'}>"
+        # No headers, and no user of the URL: any of them may hold a key.
+        return f"<Transport to {self.base_url}, {'closed' if self._client is None else 'open'}>"
 
     @asynccontextmanager
     async def post(
@@ -283,4 +292,4 @@ def _translated(asked: Asked) -> Generator[None]:
         raise ProviderUnavailable(
             f"{asked.provider}: no complete reply ({said}); check the network and that the server runs",
             **asked.context(),
-        ) from exc
+        ) from (None if asked.holds_secret(str(exc)) else exc)

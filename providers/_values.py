@@ -20,6 +20,7 @@ from shoal.providers._text import Text, join
 
 Purpose: TypeAlias = Literal["stage", "routing", "compaction", "titling"]
 Volatility: TypeAlias = Literal["stable", "grows", "rewritten"]
+Reach: TypeAlias = Literal["any", "run", "stage"]
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Bucket: TypeAlias = Literal["uncached", "cache_read", "cache_write", "cache_write_long", "output"]
 Finish: TypeAlias = Literal["stop", "length", "tool_calls", "refusal", "error"]
@@ -212,6 +213,7 @@ class Block(msgspec.Struct, frozen=True, gc=False, eq=False):
         volatility: How its content moves; decides its place and where cache markers go.
         cacheable: False ends the prefix that a cache may hold.
         frozen: Its bytes will not change while it is in the window.
+        reach: Where the same text may stand: in any run, in this run only, or in this stage only.
     """
 
     owner: str
@@ -220,6 +222,7 @@ class Block(msgspec.Struct, frozen=True, gc=False, eq=False):
     volatility: Volatility = "rewritten"
     cacheable: bool = True
     frozen: bool = False
+    reach: Reach = "any"
     _digest: bytes = b""
     _wire: tuple[Any, Any] | None = None
 
@@ -370,6 +373,7 @@ class Request(msgspec.Struct, frozen=True):
         options: Further fields of the vendor's request body, by name.
         timeout_s: Total seconds for one attempt.
         output: The form of the reply; `None` leaves it free. Left out where the profile says that the model takes none.
+        stages_ahead: A later stage of the run may send the same tools to the same model.
     """
 
     model: str
@@ -385,6 +389,7 @@ class Request(msgspec.Struct, frozen=True):
     options: Mapping[str, Any] = {}
     timeout_s: float = 900.0
     output: OutputFormat | None = None
+    stages_ahead: bool = False
 
     @property
     def digest(self) -> bytes:

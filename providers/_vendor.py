@@ -8,15 +8,15 @@ from typing import Any, Protocol, final
 
 import httpx
 
-from shoal.errors import ConfigInvalid, ProviderBusy, ProviderError
-from shoal.providers._json import as_object
+from shoal.errors import ConfigInvalid, ProviderBusy, ProviderError, ProviderUnavailable
+from shoal.providers._json import as_count, as_object
 from shoal.providers._leaders import PrefixLeaders
 from shoal.providers._profiles import shipped_profile
-from shoal.providers._rates import RateLimit
+from shoal.providers._rates import NO_RATES, RateLimit, Rates
 from shoal.providers._refusals import Asked, body_of, refusal
 from shoal.providers._sent import Sent
 from shoal.providers._sse import Event
-from shoal.providers._transport import Answer, Transport
+from shoal.providers._transport import Answer, Transport, apart
 from shoal.providers._values import (
     Completed,
     ModelProfile,
@@ -123,6 +123,7 @@ class VendorProvider:
         secrets: Texts that no error may repeat.
         shipped: What is known of a model that nobody gave a profile for.
         leaders: Has requests wait for a prefix that another one is writing; `None` has none wait.
+        rates: What one model takes a minute, until the vendor says.
     """
 
     def __init__(
@@ -136,6 +137,7 @@ class VendorProvider:
         secrets: tuple[str, ...],
         shipped: Callable[[str], ModelProfile] = shipped_profile,
         leaders: PrefixLeaders | None = None,
+        rates: Rates = NO_RATES,
     ) -> None:
         self.default_model = default_model
         self._shipped = shipped
@@ -146,6 +148,7 @@ class VendorProvider:
         self._known: dict[str, ModelProfile] = {}  # of models that nobody gave a profile for
         self._secrets = secrets
         self._leaders = leaders
+        self._rates = rates
         self._limits: dict[str, RateLimit] = {}
 
     def __repr__(self) -> str:
@@ -167,7 +170,9 @@ class VendorProvider:
         """Return what paces requests to *model*; it learns from each answer."""
         limit = self._limits.get(model)
         if limit is None:
-            limit = self._limits[model] = RateLimit()
+            limit = self._limits[model] = RateLimit(
+                requests_per_minute=self._rates.requests_per_minute, tokens_per_minute=self._rates.tokens_per_minute
+            )
         return limit
 
     async def discover(self, model: str) -> ModelProfile:
@@ -266,6 +271,20 @@ async def refused(answer: Answer, asked: Asked) -> ProviderError:
     return refusal(asked, body, status=answer.status, headers=answer.headers)
 
 
+def counted(tokens: object, line: Line) -> TokenCount:
+    """Return what a vendor says that a request costs.
+
+    Raises:
+        ProviderUnavailable: It says nothing of the kind.
+    """
+    if not as_count(tokens):
+        raise ProviderUnavailable(
+            f"{line.asked.provider}: the count of tokens is {tokens!r}; check that the base URL is right",
+            **line.asked.context(status=200),
+        )
+    return TokenCount(as_count(tokens), "vendor", exact=True)
+
+
 def checked_url(base_url: str, example: str) -> httpx.URL:
     """Return *base_url*, if it is one.
 
@@ -284,4 +303,5 @@ def checked_url(base_url: str, example: str) -> httpx.URL:
 
 def secrets_in(url: httpx.URL, *texts: str | None) -> tuple[str, ...]:
     """Return which of *texts*, and of what stands in *url*, no message may repeat."""
-    return tuple([text for text in (*texts, url.password) if text and len(text) >= SECRET_LENGTH])
+    login = [value.removeprefix("Basic ") for value in apart(url)[1].values()]
+    return tuple([text for text in (*texts, url.password, *login) if text and len(text) >= SECRET_LENGTH])

@@ -28,7 +28,7 @@ from shoal.runtime.journal import (
     SqliteJournal,
     SqliteReader,
 )
-from shoal.runtime.tools import BUILT_IN, Effects, FunctionTool, Permissions, Tool, ToolResult, tool
+from shoal.runtime.tools import BUILT_IN, Effects, FunctionTool, Grants, Permissions, Tool, ToolResult, tool
 
 __all__ = [
     "BUILT_IN",
@@ -40,6 +40,7 @@ __all__ = [
     "Event",
     "FunctionTool",
     "GivenTool",
+    "Grants",
     "JobFailed",
     "Journal",
     "Ledger",

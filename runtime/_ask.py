@@ -7,17 +7,17 @@ from typing import final
 
 import msgspec
 
-from shoal.errors import ContextOverflow, ProviderError, ProviderUnavailable
+from shoal.errors import ContextOverflow, ProviderError, ProviderSetup, ProviderUnavailable
 from shoal.providers import Completed, Purpose, Request, Situation, exchange
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
 from shoal.runtime.context import Part, attribute, cost_of, rates_of
-from shoal.runtime.events import CallMade, InferenceCompleted, InferenceRetried
+from shoal.runtime.events import CallMade, InferenceCompleted, InferenceFailed, InferenceRetried
 from shoal.runtime.tools import SUBMIT_OUTPUT
 
 
 async def exchanged(live: Live, serving: Serving, request: Request, purpose: Purpose, started: int) -> Completed:
-    """Send *request* through the provider's pool and breaker, with retries.
+    """Send *request* through the pools of its model and provider, and the provider's breaker, with retries.
 
     Raises:
         ProviderError: Its leaf says what went wrong.
@@ -25,12 +25,7 @@ async def exchanged(live: Live, serving: Serving, request: Request, purpose: Pur
     host = live.host
     breaker = host.breaker(serving.provider.name)
     if not breaker.allow():
-        raise ProviderUnavailable(
-            f"{serving.provider.name}: it failed repeatedly and is left alone for a while; resume the run later, "
-            "or name another provider",
-            provider=serving.provider.name,
-            model=serving.model,
-        )
+        raise _left_alone(serving, breaker.why)
 
     def on_retry(attempt: int, error: ProviderError, delay_s: float) -> None:
         if live.over:
@@ -38,7 +33,7 @@ async def exchanged(live: Live, serving: Serving, request: Request, purpose: Pur
         live.emit(InferenceRetried(purpose, started, attempt, type(error).__name__, str(error), delay_s))
 
     try:
-        async with host.pools.get(serving.provider.name).slot(live.run_id):
+        async with host.pools.way(serving.provider.name, serving.model, live.run_id):
             completed = await exchange(
                 serving.provider,
                 request,
@@ -54,6 +49,25 @@ async def exchanged(live: Live, serving: Serving, request: Request, purpose: Pur
         raise
     breaker.record(None)
     return completed
+
+
+def _left_alone(serving: Serving, why: ProviderError | None) -> ProviderError:
+    """Return what keeps a request back while its provider is left alone: what has to be set up, or that it is down."""
+    name, model = serving.provider.name, serving.model
+    if isinstance(why, ProviderSetup):
+        message = f"not asked again, since it would be refused as before: {why}"
+        return ProviderSetup(message, remedy=why.remedy, provider=name, model=model)
+    return ProviderUnavailable(
+        f"{name}: it failed repeatedly and is left alone for a while; resume the run later, or name another provider",
+        provider=name,
+        model=model,
+    )
+
+
+def failed(purpose: Purpose, started: int, error: ProviderError) -> InferenceFailed:
+    """Return *error* as the run's event."""
+    remedy = error.remedy if isinstance(error, ProviderSetup) else ""
+    return InferenceFailed(purpose, started, type(error).__name__, str(error), error.retryable, remedy)
 
 
 def completion(

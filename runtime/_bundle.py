@@ -11,8 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast, final
 
+import msgspec
+
 from shoal.blueprints import Blueprint, canonical, from_canonical
 from shoal.errors import BlueprintInvalid, DefinitionMissing
+from shoal.runtime._script_tools import ToolFile, tool_files
 from shoal.runtime.tools import Tool
 
 FORMAT = 1
@@ -21,10 +24,11 @@ FORMAT = 1
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Bundle:
-    """A blueprint, and the bundles of its workers by the name under which its stages call them."""
+    """A blueprint, the bundles of its workers by the name under which its stages call them, and the tools it ships."""
 
     blueprint: Blueprint
     workers: Mapping[str, Bundle] = field(default_factory=dict["str", "Bundle"])
+    tools: tuple[ToolFile, ...] = ()
 
 
 def bundle_of(blueprint: Blueprint, load: Callable[[str, Path | None], Blueprint]) -> Bundle:
@@ -51,7 +55,7 @@ def _bundle(blueprint: Blueprint, load: Callable[[str, Path | None], Blueprint],
         # A blueprint that hands work to itself is loaded when it does: its bundle would have no end.
         if worker.folder is None or worker.folder not in folders:
             workers[name] = _bundle(worker, load, folders)
-    return Bundle(blueprint, workers)
+    return Bundle(blueprint, workers, tool_files(blueprint.folder))
 
 
 def definition_of(bundle: Bundle, given: Sequence[Tool]) -> bytes:
@@ -69,6 +73,7 @@ def _plain(bundle: Bundle) -> dict[str, Any]:
         # What it names in its own folder, such as seeds that are resolved again, it still finds after a restart.
         "folder": None if folder is None else str(folder),
         "workers": workers,
+        **({"shipped": [msgspec.structs.asdict(file) for file in bundle.tools]} if bundle.tools else {}),
     }
 
 
@@ -91,4 +96,5 @@ def read_definition(data: bytes) -> tuple[Bundle, Sequence[Mapping[str, Any]]]:
 def _read(plain: Mapping[str, Any]) -> Bundle:
     folder = plain["folder"]
     blueprint = from_canonical(json.dumps(plain["blueprint"]).encode(), folder=None if folder is None else Path(folder))
-    return Bundle(blueprint, {name: _read(worker) for name, worker in plain["workers"].items()})
+    workers = {name: _read(worker) for name, worker in plain["workers"].items()}
+    return Bundle(blueprint, workers, tuple(ToolFile(**file) for file in plain.get("shipped", ())))

@@ -20,6 +20,7 @@ from shoal.runtime._live import Live
 from shoal.runtime._output import submit
 from shoal.runtime._parts import bring_in, kept, looked_at
 from shoal.runtime._people import approved, ask_person
+from shoal.runtime._scripting import heard, vetted
 from shoal.runtime._side import order_summaries, wait_for_summaries, write
 from shoal.runtime._state import Turn
 from shoal.runtime.context import (
@@ -29,6 +30,7 @@ from shoal.runtime.context import (
     Draft,
     Origin,
     Plan,
+    Said,
     cut_to,
     destination,
     estimate,
@@ -67,7 +69,7 @@ async def run_calls(live: Live) -> None:
     to_run: list[tuple[int, Tool, Mapping[str, Any]]] = []
     for index in turn.open_calls:
         call = turn.calls[index]
-        stopped = _over_the_limit(live, index) or _interrupted(live, turn, index, call)
+        stopped = _vetoed(turn, index) or _over_the_limit(live, index) or _interrupted(live, turn, index, call)
         if stopped is not None:
             await _end_leftovers(live, call, stopped)
             live.emit(stopped)
@@ -95,6 +97,14 @@ def permitted(live: Live) -> Mapping[str, Any]:
     permissions = live.host.permissions
     blueprint = live.state.program.blueprint
     return {name: permissions.of(tool, stage.stage, blueprint) for name, tool in stage.tools.items()}
+
+
+def _vetoed(turn: Turn, index: int) -> ToolCallCompleted | None:
+    """Return the result of a call that a hook of the stage stopped."""
+    if turn.vetoed is None:
+        return None
+    said = f"[denied] a hook of this stage stopped the calls of this turn: {turn.vetoed}"
+    return ToolCallCompleted(turn.seq, index, Text.of(said), is_error=True, gate="hook")
 
 
 def _over_the_limit(live: Live, index: int) -> ToolCallCompleted | None:
@@ -156,10 +166,14 @@ async def _own_call(live: Live, turn: Turn, index: int, tool: Tool, args: Mappin
 async def _operate(live: Live, turn: Turn, index: int, name: str, args: Mapping[str, Any]) -> None:
     origin = Origin(turn.seq, index)
     may_wait = True
+    said = Said(refusable=True)
     while True:
         busy = live.state.busy_regions()
-        answer = operate(live.state.view, name, args, origin, in_flight=busy, may_wait=may_wait)
+        answer = operate(live.state.view, name, args, origin, in_flight=busy, may_wait=may_wait, said=said)
         order_summaries(live, answer.orders)
+        if answer.call is not None:
+            said = await heard(live, answer.call, said)
+            continue
         if answer.wait is None:
             break
         await wait_for_summaries(live, [answer.wait])
@@ -219,7 +233,9 @@ async def write_results(live: Live) -> None:
     for index, place in places.items():
         if index in drafts:
             most = shares[index] if place.most_tokens is None else min(shares[index], place.most_tokens)
-            write(live, CONVERSATION, _shortened(live, turn, index, drafts[index], most), joins=True)
+            draft = _shortened(live, turn, index, drafts[index], most)
+            said = await vetted(live, CONVERSATION, draft, joins=True)
+            write(live, CONVERSATION, draft, joins=True, said=said)
         else:
             await _route(live, turn, index, place)
 
@@ -269,27 +285,36 @@ async def _route(live: Live, turn: Turn, index: int, place: Destination) -> None
     key = target.free_key(turn.calls[index].name) if target.region.kind == "hashmap" else None
     cost = max(1, estimate(said, live.state.view.intake))
     routed = Draft("text", said, cost, turn.written[index], key=key, writer="routing", parts=result.parts)
-    plan = await write_waiting(live, place.region, routed, place.most_tokens)
+    plan = await write_waiting(live, place.region, routed, place.most_tokens, refusable=True)
     stage = live.state.stage
     reads, releases = "context_read" in stage.tools, "context_delete" in stage.tools
     text = Text.of(pointer(stage.layout, place.region, plan, reads_regions=reads, releases=releases, note=result.note))
     message = _tool_message(turn, index, (text,))
     cost = max(1, estimate(message))
-    write(live, CONVERSATION, Draft("tool_result", message, cost, turn.written[index], cut=0, text=text), joins=True)
+    draft = Draft("tool_result", message, cost, turn.written[index], cut=0, text=text)
+    write(live, CONVERSATION, draft, joins=True, said=await vetted(live, CONVERSATION, draft, joins=True))
 
 
-async def write_waiting(live: Live, region: str, draft: Draft, most_tokens: int | None = None) -> Plan:
-    """Write *draft*, after waiting once for a summary of the region where there is no room; return what came of it."""
-    plan = _planned(live, region, draft, most_tokens, may_wait=True)
+async def write_waiting(
+    live: Live, region: str, draft: Draft, most_tokens: int | None = None, *, refusable: bool = False
+) -> Plan:
+    """Write *draft*, after waiting once for a summary of the region where there is no room; return what came of it.
+
+    The script of a custom region may refuse it where it is *refusable*.
+    """
+    said = await vetted(live, region, draft, most_tokens=most_tokens, refusable=refusable)
+    plan = _planned(live, region, draft, most_tokens, said, may_wait=True)
     if plan.outcome == "wait":
         await wait_for_summaries(live, [region])
-        plan = _planned(live, region, draft, most_tokens, may_wait=False)
+        plan = _planned(live, region, draft, most_tokens, said, may_wait=False)
     live.change(plan.changes)
     return plan
 
 
-def _planned(live: Live, region: str, draft: Draft, most_tokens: int | None, *, may_wait: bool) -> Plan:
+def _planned(live: Live, region: str, draft: Draft, most_tokens: int | None, said: Said, *, may_wait: bool) -> Plan:
     busy = region in live.state.busy_regions()
-    plan = live.state.view.plan_write(region, draft, most_tokens=most_tokens, in_flight=busy, may_wait=may_wait)
+    plan = live.state.view.plan_write(
+        region, draft, most_tokens=most_tokens, in_flight=busy, may_wait=may_wait, said=said
+    )
     order_summaries(live, plan.orders)
     return plan

@@ -227,6 +227,7 @@ def _apply(live: Live, command: Command) -> None:
         case Resume():
             if phase == "paused":
                 live.emit(RunResumed("user"))
+                live.host.reconsider(live.state.serving[0])
         case Cancel(reason):
             end(live, "cancelled", reason)
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import final
+
+import msgspec
 
 from shoal.blueprints import Edge
 from shoal.providers import Message, Text
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
+from shoal.runtime._scripting import draft_of, frees, vetted
 from shoal.runtime._side import drop_jobs, order_summaries, write
 from shoal.runtime._state import RunState
 from shoal.runtime._walk import Ask, Finish, Hold, Leave, abandoned
-from shoal.runtime.context import CONVERSATION, Draft, Order, RegionReset, RegionState, estimate
+from shoal.runtime.context import CONVERSATION, Draft, Order, RegionReset, RegionState, Said, estimate
 from shoal.runtime.events import (
     GateBlocked,
     GateForced,
@@ -31,13 +35,18 @@ _SYSTEM = "[System] "
 # --- entering
 
 
-def enter(live: Live, stage: str, serving: Serving) -> None:
+async def enter(live: Live, stage: str, serving: Serving) -> None:
     """Enter *stage* under *serving*: what its layout sheds, then the entry, its resets, and its prompt as a nudge."""
     state = live.state
     program = state.program.stages[stage]
     window_tokens = serving.profile.window_tokens
+    prompt = program.stage.system_prompt if program.stage.prompt_as == "nudge" else None
+    said: Said | None = None
     if state.window is not None:
-        live.change((change, None) for change in state.window.plan_layout(program.layout, serving.model, window_tokens))
+        said = await _vetted_word(live, prompt) if prompt else None
+        freed = await frees(live, state.window.layout_calls(program.layout, window_tokens))
+        changes = state.window.plan_layout(program.layout, serving.model, window_tokens, frees=freed)
+        live.change((change, None) for change in changes)
     visit = state.visits.get(stage, 0) + 1
     intake = serving.profile.intake
     live.emit(
@@ -47,47 +56,64 @@ def enter(live: Live, stage: str, serving: Serving) -> None:
         held = state.view.states[region]
         if not held.empty:
             live.emit(RegionReset(region, held.tokens, "stage"))
-    if program.stage.prompt_as == "nudge" and program.stage.system_prompt:
-        say(live, "instructions", program.stage.system_prompt)
+    if prompt:
+        # A run that begins had no window to ask about before, and its first events are journaled as one.
+        _say(live, "instructions", prompt, await _vetted_word(live, prompt) if said is None else said)
 
 
-def enter_next(live: Live, stage: str) -> None:
+async def enter_next(live: Live, stage: str) -> None:
     """Enter *stage* under the first that can serve it."""
     program = live.state.program.stages[stage]
-    enter(live, stage, live.host.serving(program.model, live.state.made_by.model)[0])
+    await enter(live, stage, live.host.serving(program.model, live.state.made_by.model)[0])
 
 
-def say(live: Live, reason: str, text: str, *, answer: int = 0) -> None:
+async def say(live: Live, reason: str, text: str, *, answer: int = 0) -> None:
     """Put *text* into the conversation as the runtime's own word; *reason* is what it is counted under.
 
     *answer* is the seq of the answer that asked for it; 0 for none.
     """
-    said = Text.of(f"{_SYSTEM}{text}")
-    seq = live.emit(Nudged(reason, said, answer))
-    message = Message("user", (said,))
-    write(live, CONVERSATION, Draft("user_message", message, max(1, estimate(message)), seq))
+    _say(live, reason, text, await _vetted_word(live, text), answer=answer)
 
 
-def ask_again(live: Live, ask: Ask) -> None:
+def _say(live: Live, reason: str, text: str, said: Said, *, answer: int = 0) -> None:
+    word = _word(text)
+    seq = live.emit(Nudged(reason, word.texts[0], answer))
+    write(live, CONVERSATION, draft_of(word, "user_message", seq), said=said)
+
+
+async def _vetted_word(live: Live, text: str) -> Said:
+    """Return what the script of a custom conversation says of the runtime's own word *text*."""
+    return await vetted(live, CONVERSATION, draft_of(_word(text), "user_message"))
+
+
+def _word(text: str) -> Message:
+    return Message("user", (Text.of(f"{_SYSTEM}{text}"),))
+
+
+async def ask_again(live: Live, ask: Ask) -> None:
     """Ask the stage again for what it owes."""
-    say(live, ask.counted, ask.text)
+    await say(live, ask.counted, ask.text)
 
 
-def hold(live: Live, held: Hold) -> None:
+async def hold(live: Live, held: Hold) -> None:
     """Keep the run in its stage because a gate asks for more."""
+    said = await _vetted_word(live, held.text)
     live.emit(GateBlocked(held.target, held.requirement, held.attempt))
-    say(live, "gate", held.text)
+    _say(live, "gate", held.text, said)
 
 
 # --- leaving
 
 
-def leave(live: Live, action: Leave) -> None:
+async def leave(live: Live, action: Leave) -> None:
     """Leave the stage: what was chosen, what was let through, a report where something went wrong, the transform."""
     state = live.state
     visit = state.visit
     assert visit is not None  # a stage is left from inside
-    asked = state.routing is not None
+    report = await _reported(live, action.error) if action.error and action.target is not None else None
+    note = None
+    if state.routing is not None and action.target is not None:
+        note = await _noted(live, f"The run goes on with the stage `{action.target}`.")
     if action.forced and action.target is not None:
         live.emit(GateForced(action.target, action.forced))
     transform = "direct" if action.edge is None else action.edge.transform
@@ -102,29 +128,44 @@ def leave(live: Live, action: Leave) -> None:
     )
     live.emit(TransitionChosen(visit.stage, action.target, action.condition, action.by, transform))
     live.emit(left)
-    if action.error and action.target is not None:
-        report(live, action.error)
-    if asked and action.target is not None:
-        note(live, f"The run goes on with the stage `{action.target}`.")
+    if report is not None:
+        report.put(live)
+    if note is not None:
+        note.put(live)
     if action.edge is not None:
         _transform(live, action.edge)
 
 
-def report(live: Live, text: str) -> None:
-    """Leave a note of what went wrong for the next stage: in `error_report` where it is declared, else in the talk."""
+@final
+class _Note(msgspec.Struct, frozen=True):
+    """A text for a region, with what the region's script said of it; where it is not taken, *instead* is written."""
+
+    region: str
+    draft: Draft
+    said: Said
+    instead: _Note | None = None
+
+    def put(self, live: Live) -> None:
+        """Write it."""
+        plan = write(live, self.region, self.draft, said=self.said)
+        if plan.outcome == "refused" and self.instead is not None:
+            self.instead.put(live)
+
+
+async def _reported(live: Live, text: str) -> _Note:
+    """Return *text* as a report for the next stage: in `error_report` where that is declared, else a note."""
+    note = await _noted(live, text)
     if ERROR_REPORT not in live.state.view.states:
-        note(live, text)
-        return
+        return note
     message = Message("user", (Text.of(text),))
-    plan = write(live, ERROR_REPORT, Draft("text", message, max(1, estimate(message)), writer="routing"))
-    if plan.outcome == "refused":
-        note(live, text)
+    draft = Draft("text", message, max(1, estimate(message)), writer="routing")
+    return _Note(ERROR_REPORT, draft, await vetted(live, ERROR_REPORT, draft), note)
 
 
-def note(live: Live, text: str) -> None:
-    """Put a short note of the runtime into the conversation."""
-    message = Message("user", (Text.of(f"{_SYSTEM}{text}"),))
-    write(live, CONVERSATION, Draft("user_message", message, max(1, estimate(message))))
+async def _noted(live: Live, text: str) -> _Note:
+    """Return *text* as a short note of the runtime in the conversation."""
+    draft = draft_of(_word(text), "user_message")
+    return _Note(CONVERSATION, draft, await vetted(live, CONVERSATION, draft))
 
 
 def _transform(live: Live, edge: Edge) -> None:

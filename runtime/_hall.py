@@ -18,6 +18,7 @@ from shoal.blueprints import Blueprint, ModelSettings, load, resolve
 from shoal.errors import (
     ChildNotFound,
     DefinitionMissing,
+    JournalDamaged,
     JournalFailed,
     RunNotFound,
     SpawnRefused,
@@ -35,9 +36,11 @@ from shoal.runtime._keys import Keys
 from shoal.runtime._lanes import WIDTHS, Job, LaneDesk
 from shoal.runtime._limits import Limits
 from shoal.runtime._live import Live
+from shoal.runtime._mending import cancel_strays, mended
 from shoal.runtime._pools import Pools
 from shoal.runtime._program import Program, recorded
 from shoal.runtime._run import RunActor
+from shoal.runtime._script_tools import signature
 from shoal.runtime._seeds import callers_of
 from shoal.runtime._serving import Servants
 from shoal.runtime._spawn import Birth, conceive, give_birth
@@ -117,8 +120,8 @@ class Hall:
         self.keeper = Keeper(self, self.runs, self.standings, self._house_again, self._abandon, self.load)
         self._crashes: dict[str, str] = {}
         self._ready: _Recent[tuple[object, ...], tuple[object, Program]] = _Recent()
-        self._files: dict[tuple[Path, int, int], Bundle] = {}
-        self._adopted: _Recent[int, Bundle] = _Recent()
+        self._files: dict[tuple[object, ...], Bundle] = {}
+        self._adopted: _Recent[tuple[object, ...], Bundle] = _Recent()
         self._watchers: dict[str, list[Watcher]] = {}
         self.closing = False
 
@@ -134,6 +137,10 @@ class Hall:
     def breaker(self, provider: str) -> Breaker:
         """Return the circuit breaker of *provider*."""
         return self.servants.breaker(provider)
+
+    def reconsider(self, provider: str) -> None:
+        """Let *provider* be asked at once though it kept failing: a person says that what was wrong is mended."""
+        self.servants.reconsider(provider)
 
     def submit(self, lane: Lane, job: Job) -> None:
         """Hand *job* to a lane."""
@@ -175,7 +182,7 @@ class Hall:
         if not file.exists():
             file = path / "agent.leviath"
         known = file.stat() if file.exists() else None
-        key = (path, known.st_mtime_ns, known.st_size) if known is not None else None
+        key = (path, known.st_mtime_ns, known.st_size, signature(file.parent)) if known is not None else None
         bundle = self._files.get(key) if key is not None else None
         if bundle is None:
             bundle = bundle_of(load(path), self._load)
@@ -194,7 +201,8 @@ class Hall:
 
     def adopt(self, blueprint: Blueprint) -> Bundle:
         """Return *blueprint*, built in Python, with its workers; the same object is made ready once."""
-        return self._adopted.get(id(blueprint), lambda: bundle_of(blueprint, self._load))
+        key = (id(blueprint), signature(blueprint.folder))
+        return self._adopted.get(key, lambda: bundle_of(blueprint, self._load))
 
     def defined(self, digest: str, tools: Sequence[Tool] = ()) -> Program:
         """Return what the journal holds under *digest*, made ready to run.
@@ -308,6 +316,14 @@ class Hall:
         for event in events:
             state.apply(event)
         return state
+
+    def mended(self, run_id: str, damage: JournalDamaged) -> RunState:
+        """Return the state of a run up to where its record is damaged; see `mended`."""
+        return mended(self, run_id, damage)
+
+    async def cancel_strays(self, state: RunState) -> None:
+        """Cancel the children of a run whose record was mended that it knows nothing of."""
+        await cancel_strays(self, state)
 
     def _looked_at(self, digest: str) -> Program:
         return self._ready.get((digest,), lambda: (None, recorded(self.journal.definition(digest))))[1]

@@ -108,6 +108,10 @@ class Host(Protocol):
         """Return the circuit breaker of *provider*."""
         ...
 
+    def reconsider(self, provider: str) -> None:
+        """Let *provider* be asked at once though it kept failing: a person says that what was wrong is mended."""
+        ...
+
     def submit(self, lane: Lane, job: Job) -> None:
         """Hand *job* to a lane; it answers through the job, at once where the lane is down."""
         ...

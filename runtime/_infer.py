@@ -12,16 +12,18 @@ import msgspec
 
 from shoal.blueprints import Edge
 from shoal.errors import ContextOverflow, ProviderError, SpawnRefused
-from shoal.providers import Completed, Message, Purpose, Request, Segment, Text, TokenCount
-from shoal.runtime._ask import Standing, completion, exchanged, overflow
+from shoal.providers import Completed, Message, ProviderState, Purpose, Request, Segment, Text, TokenCount
+from shoal.runtime._ask import Standing, completion, exchanged, failed, overflow
+from shoal.runtime._hooks import before_inference, seen
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
 from shoal.runtime._parts import made_by_model
-from shoal.runtime._routed_parts import route_parts
+from shoal.runtime._routed_parts import route_parts, vetted_parts
+from shoal.runtime._scripting import draft_of, frees, kept_renders, render, vetted
 from shoal.runtime._side import order_summaries, wait_for_summaries, write
 from shoal.runtime._state import calls_of
 from shoal.runtime.context import CONVERSATION, Draft, Order, Part, Prompt, assemble, estimate
-from shoal.runtime.events import InferenceCompleted, InferenceFailed, InferenceStarted, ModelChanged, TokensMeasured
+from shoal.runtime.events import InferenceCompleted, InferenceStarted, ModelChanged, TokensMeasured
 
 PRESSURE = 0.9
 """Share of the window, less the reserved reply, at which the cascade runs and to which it makes room."""
@@ -47,18 +49,32 @@ class Sending(msgspec.Struct, frozen=True, eq=False):
 
 async def infer(live: Live) -> None:
     """Ask the model for the stage's next turn, and journal what comes of it."""
-    deliver_mail(live)
+    await deliver_mail(live)
+    if not await before_inference(live):
+        return
     answered = await _answer(live, None)
     if answered is None:
         return
-    seq, payload, completed = answered
-    parts = route_parts(live, seq, payload.parts)
-    if payload.text or payload.calls or parts:
-        texts = (payload.text,) if payload.text else ()
-        blobs = live.state.shelf.blobs(parts)
-        message = Message("assistant", texts, calls_of(seq, payload), state=completed.reply.state, blobs=blobs)
-        cost = max(1, estimate(message, live.state.view.intake))
-        write(live, CONVERSATION, Draft("assistant_turn", message, cost, seq, parts=parts))
+    payload, completed = answered
+    reply = await seen(live, payload)
+    state = completed.reply.state if reply.payload is payload else None
+    routed = await vetted_parts(live, payload.parts)
+    said = await vetted(live, CONVERSATION, _turn(live, reply.payload, state, 0, routed.staying))
+    seq = live.emit(payload)
+    for ran in reply.decided:
+        live.emit(msgspec.structs.replace(ran, source=seq))
+    staying = route_parts(live, seq, payload.parts, routed)
+    if reply.payload.text or reply.payload.calls or staying:
+        write(live, CONVERSATION, _turn(live, reply.payload, state, seq, staying), said=said)
+
+
+def _turn(
+    live: Live, payload: InferenceCompleted, state: ProviderState | None, seq: int, parts: tuple[int, ...]
+) -> Draft:
+    texts = (payload.text,) if payload.text else ()
+    blobs = live.state.shelf.blobs(parts)
+    message = Message("assistant", texts, calls_of(seq, payload), state=state, blobs=blobs)
+    return draft_of(message, "assistant_turn", seq, parts=parts, intake=live.state.view.intake)
 
 
 async def route(live: Live, edges: Sequence[Edge]) -> None:
@@ -70,7 +86,9 @@ async def route(live: Live, edges: Sequence[Edge]) -> None:
     asked = stage.transition_prompt or "This stage is done. Which of these comes next?"
     text = f"{asked}\n" + "\n".join(lines) + "\nAnswer with one name from this list and nothing else."
     choices = {edge.target: edge.hint or "" for edge in edges}
-    await _answer(live, Question(Text.of(text), choices))
+    answered = await _answer(live, Question(Text.of(text), choices))
+    if answered is not None:
+        live.emit(answered[0])
 
 
 @final
@@ -81,14 +99,14 @@ class Question(msgspec.Struct, frozen=True):
     choices: Mapping[str, str]
 
 
-async def _answer(live: Live, question: Question | None) -> tuple[int, InferenceCompleted, Completed] | None:
-    """Send the stage's request, with *question* behind it, and journal the reply; `None` where there is none."""
+async def _answer(live: Live, question: Question | None) -> tuple[InferenceCompleted, Completed] | None:
+    """Send the stage's request, with *question* behind it, and return the reply; `None` where there is none."""
     serving = live.serving()
     purpose: Purpose = "stage" if question is None else "routing"
     try:
         sending = await _fitting(live, serving, question)
     except ContextOverflow as error:
-        live.emit(InferenceFailed(purpose, 0, "ContextOverflow", str(error)))
+        live.emit(failed(purpose, 0, error))
         return None
     completed, started = await _asked(live, sending, purpose)
     if completed is None:
@@ -96,18 +114,19 @@ async def _answer(live: Live, question: Question | None) -> tuple[int, Inference
     made = await made_by_model(live, completed.reply.parts)
     seqs = tuple([live.keep(part) for part in made])
     payload = completion(completed, purpose, started, serving, sending.prompt.parts, _framing(sending.prompt), seqs)
-    return live.emit(payload), payload, completed
+    return payload, completed
 
 
-def deliver_mail(live: Live) -> None:
+async def deliver_mail(live: Live) -> None:
     """Put mail that waits into the window, where the stage takes it."""
     if not live.state.inbox or not live.state.stage.stage.accepts_messages:
         return
     for seq, mail in tuple(live.state.inbox):
         region = mail.region if mail.region in live.state.view.states else None
         message = Message("user", (mail.text,), blobs=live.state.shelf.blobs(mail.parts))
-        cost = max(1, estimate(message, live.state.view.intake))
-        write(live, region or CONVERSATION, Draft("user_message", message, cost, seq, parts=mail.parts))
+        draft = draft_of(message, "user_message", seq, parts=mail.parts, intake=live.state.view.intake)
+        said = await vetted(live, region or CONVERSATION, draft)
+        write(live, region or CONVERSATION, draft, said=said)
 
 
 # --- the guard
@@ -119,6 +138,7 @@ async def _fitting(live: Live, serving: Serving, question: Question | None) -> S
     Raises:
         ContextOverflow: It does not fit, whatever goes.
     """
+    await render(live)
     await relieve(live, serving)
     sending = _prepared(live, serving, question)
     for last in (False, True):
@@ -139,9 +159,11 @@ async def relieve(live: Live, serving: Serving, *, over_tokens: int = 0) -> None
         need = max(_pressure(live, serving), over_tokens)
         if need <= 0:
             return
-        ratio = live.state.now_calibration.ratio
-        changes, orders = live.state.view.plan_pressure(max(1, round(need / ratio)), waited=waited)
+        estimated = max(1, round(need / live.state.now_calibration.ratio))
+        freed = await frees(live, live.state.view.pressure_calls(estimated))
+        changes, orders = live.state.view.plan_pressure(estimated, waited=waited, frees=freed)
         live.change((change, None) for change in changes)
+        await render(live)
         if not orders:
             return
         over_tokens = 0
@@ -156,8 +178,9 @@ def _pressure(live: Live, serving: Serving) -> int:
     mark = int((serving.profile.window_tokens - reserved) * PRESSURE)
     tokens = live.state.view_tokens
     offered = live.state.stage.offered.tokens
-    # The cheap sum first: most turns are far from the mark, and a prompt is made later in any case.
-    if round(tokens * live.state.now_calibration.ratio) + offered < mark // 2:
+    # The cheap sum first: most turns are far from the mark, and a prompt is made later in any case. What a script shows
+    # may be more than its region holds.
+    if not live.state.view.scripted and round(tokens * live.state.now_calibration.ratio) + offered < mark // 2:
         return 0
     return corrected(live, assemble(live.state.view, live.state.stage.offered)) - mark + 1
 
@@ -211,6 +234,7 @@ def _prepared(live: Live, serving: Serving, question: Question | None) -> Sendin
         Standing(live, None if question is None else question.choices),
         {} if model is None else model.parameters,
         live.host.limits.request_timeout_s if model is None or model.timeout_s is None else model.timeout_s,
+        stages_ahead=stage.stages_ahead,
     )
     return Sending(serving, prompt, request, tokens)
 
@@ -231,7 +255,12 @@ async def _measure(live: Live, sending: Sending) -> int | None:
     window = sending.serving.profile.window_tokens
     if sending.tokens + sending.request.max_tokens < window // 2:
         return None
-    counted = await sending.serving.provider.count_tokens(sending.request)
+    try:
+        counted = await sending.serving.provider.count_tokens(sending.request)
+    except ContextOverflow as error:
+        return error.prompt_tokens or max(sending.tokens, window - sending.request.max_tokens + 1)
+    except ProviderError:
+        return None  # the request itself will say what is wrong, with retries and another candidate behind it
     if not counted.exact:
         return None
     _learn(live, sending, counted)
@@ -265,6 +294,7 @@ async def _asked(live: Live, sending: Sending, purpose: Purpose) -> tuple[Comple
             0,
             sending.prompt.tokens - sending.prompt.tools.tokens,
             _base(sending.prompt),
+            kept_renders(live),
         )
     )
     try:
@@ -272,19 +302,21 @@ async def _asked(live: Live, sending: Sending, purpose: Purpose) -> tuple[Comple
     except ProviderError as error:
         if live.over:
             raise
-        _failed(live, serving, purpose, started, error)
+        await _failed(live, serving, purpose, started, error)
         return None, started
 
 
-def _failed(live: Live, serving: Serving, purpose: Purpose, started: int, error: ProviderError) -> None:
+async def _failed(live: Live, serving: Serving, purpose: Purpose, started: int, error: ProviderError) -> None:
     name = type(error).__name__
-    live.emit(InferenceFailed(purpose, started, name, str(error), error.retryable))
+    live.emit(failed(purpose, started, error))
     if name == "ContextOverflow":
         return  # another provider's window is another stage's business: the stage's own edge decides
     following = _next_candidate(live, serving)
     if following is not None:
         window = following.profile.window_tokens
-        changes = live.state.view.plan_layout(live.state.stage.layout, following.model, window)
+        layout = live.state.stage.layout
+        freed = await frees(live, live.state.view.layout_calls(layout, window))
+        changes = live.state.view.plan_layout(layout, following.model, window, frees=freed)
         live.change((change, None) for change in changes)
         intake = following.profile.intake
         named = (following.provider.name, following.model, window, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, final
 
 import anyio
@@ -12,9 +12,10 @@ from shoal.runtime._attachment import Prepared, named
 from shoal.runtime._host import Host, Serving
 from shoal.runtime._state import RunState
 from shoal.runtime._tooling import context_of
-from shoal.runtime.context import Change, Draft, PartStored
+from shoal.runtime.context import NOTHING_SAID, Change, Draft, PartStored, Rendering, Said, ScriptCall
 from shoal.runtime.context import Plan as WritePlan
 from shoal.runtime.events import Event, LaneStarted, Payload
+from shoal.runtime.scripts import Script
 from shoal.runtime.tools import ToolContext
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Live:
         state: What its events add up to.
         host: The services it shares with others.
         journal: Where its events go; `None` for the host's journal.
+        scripts: Scripts at hand, by the name under which the run keeps them; others are read from the journal.
     """
 
     __slots__ = (
@@ -56,12 +58,25 @@ class Live:
         "gone",
         "host",
         "idle_since",
+        "renders",
         "run_id",
+        "scripts",
         "state",
     )
 
-    def __init__(self, state: RunState, host: Host, *, journal: Appends | None = None) -> None:
+    def __init__(
+        self,
+        state: RunState,
+        host: Host,
+        *,
+        journal: Appends | None = None,
+        scripts: Mapping[str, Script] | None = None,
+    ) -> None:
         self._journal: Appends = journal or host.journal
+        self.scripts: dict[str, Script] = dict(scripts or {})
+        """Its scripts, by the name under which it keeps them, as far as they were needed."""
+        self.renders: dict[str, tuple[ScriptCall, Rendering | None]] = {}
+        """What its custom regions showed last, and the call that gave it, by region."""
         self.run_id = state.run_id
         self.state = state
         self.host = host
@@ -86,6 +101,19 @@ class Live:
     def context(self) -> ToolContext:
         """What the run's tools work with."""
         return context_of(self.host, self.state)
+
+    def script(self, path: str) -> Script:
+        """Return the run's script at *path*, as it was when the run was spawned.
+
+        Raises:
+            DefinitionMissing: The journal does not hold it.
+        """
+        known = self.scripts.get(path)
+        if known is None:
+            digest = next((digest for name, digest in self.state.made_by.scripts if name == path), "")
+            source = self.host.journal.definition(digest).decode()
+            known = self.scripts[path] = Script(path, source)
+        return known
 
     # --- writing
 
@@ -125,11 +153,25 @@ class Live:
         for change, message in changes:
             self.emit(change, message)
 
-    def write(self, region: str, draft: Draft, *, most_tokens: int | None = None, joins: bool = False) -> WritePlan:
-        """Plan a write that waits for nothing, carry it out, and return the plan; its orders are left to the caller."""
+    def write(
+        self,
+        region: str,
+        draft: Draft,
+        *,
+        most_tokens: int | None = None,
+        joins: bool = False,
+        replaces: Sequence[int] = (),
+        said: Said = NOTHING_SAID,
+    ) -> WritePlan:
+        """Plan a write that waits for nothing, carry it out, and return the plan; its orders are left to the caller.
+
+        *said* is what the script of a custom region said of it.
+        """
         window = self.state.view
         busy = region in self.state.busy_regions()
-        plan = window.plan_write(region, draft, most_tokens=most_tokens, in_flight=busy, joins=joins)
+        plan = window.plan_write(
+            region, draft, most_tokens=most_tokens, replaces=replaces, in_flight=busy, joins=joins, said=said
+        )
         self.change(plan.changes)
         return plan
 

@@ -15,9 +15,11 @@ import tomli
 from shoal.blueprints import OutputSpec
 from shoal.providers import Message, Text
 from shoal.runtime._live import Live
+from shoal.runtime._own_scripts import VALIDATE, own_path
 from shoal.runtime._paths import PathRefused, open_inside
+from shoal.runtime._scripting import call_script
 from shoal.runtime.context import FINAL_OUTPUT, Draft, cut_to, estimate
-from shoal.runtime.events import OutputSubmitted
+from shoal.runtime.events import OutputSubmitted, ScriptFailed
 from shoal.runtime.tools import ToolResult, parse_json, schema_bytes, violations
 
 
@@ -40,6 +42,9 @@ async def submit(live: Live, source: int, index: int, args: Mapping[str, Any]) -
     problem = problem_of(content, spec, live.state.program.stages)
     if problem is not None:
         return ToolResult.error(problem)
+    refusal = await _refusal(live, spec, content)
+    if refusal:
+        return ToolResult.error(refusal)
     artifacts = tuple(str(path) for path in args.get("artifacts", ()))
     for path in artifacts:
         try:
@@ -51,6 +56,22 @@ async def submit(live: Live, source: int, index: int, args: Mapping[str, Any]) -
     _mirror(live, source, index, Text.of(content if kept is None else content[:kept]), kept)
     cut = "" if kept is None else f" It was longer than {live.host.limits.output_bytes} bytes and was cut."
     return ToolResult.of(f"Submitted.{cut}")
+
+
+async def _refusal(live: Live, spec: OutputSpec, content: str) -> str:
+    """Return why the answer's validator refuses *content*; empty where it takes it, has none, or it is broken."""
+    if spec.validator is None:
+        return ""
+    path = own_path(spec.validator)
+    returned = await call_script(live, path, VALIDATE, content)
+    if returned is None or returned.value is None:
+        return ""
+    if isinstance(returned.value, str):
+        return returned.value
+    kind = type(returned.value).__name__
+    said = f"`{VALIDATE}` returned {kind!r}; return nothing where the answer is good, and a text that says why not"
+    live.emit(ScriptFailed(path, VALIDATE, "misread", said))
+    return ""
 
 
 def problem_of(content: str, spec: OutputSpec, stages: Container[str]) -> str | None:

@@ -16,9 +16,10 @@ from shoal.errors import AnswerRefused
 from shoal.providers import Message, Text
 from shoal.runtime._edges import say
 from shoal.runtime._live import Live
+from shoal.runtime._scripting import draft_of, vetted
 from shoal.runtime._state import TALK, RunState, Turn
 from shoal.runtime._walk import folded
-from shoal.runtime.context import CONVERSATION, Draft, estimate
+from shoal.runtime.context import CONVERSATION, NOTHING_SAID, Draft, Said, estimate
 from shoal.runtime.events import GrantGiven, QuestionAnswered, QuestionAsked, ToolCallCompleted
 from shoal.runtime.journal import RunRow
 from shoal.runtime.tools import QUESTIONS, Tool, ToolResult, Verdict
@@ -189,7 +190,7 @@ def ask_person(live: Live, turn: Turn, index: int, tool: Tool) -> ToolResult | N
     return ToolResult(answer.text)
 
 
-def ask_point(live: Live, name: str, *, edit: bool) -> None:
+async def ask_point(live: Live, name: str, *, edit: bool) -> None:
     """Ask what an interaction point asks; its document region shows the text that the question is about."""
     state = live.state
     point = next((point for point in state.stage.stage.interaction_points if point.name == name), None)
@@ -199,36 +200,49 @@ def ask_point(live: Live, name: str, *, edit: bool) -> None:
     elif point is not None and point.style != "free_text":
         about = "choice" if point.style == "multiple_choice" else "confirm"
     if point is not None and point.document_region is not None and not edit:
-        _show(live, point.document_region)
+        _show(live, point.document_region, await _vetted_document(live, point.document_region))
     live.emit(QuestionAsked(about, point=name, expires_at=_expiry(live)))
 
 
-def _show(live: Live, region: str) -> None:
-    """Have *region* hold the stage's newest text and nothing else."""
-    held = live.state.view.states[region]
+def _document(live: Live) -> Draft:
     message = Message("user", (live.state.last_text,))
-    draft = Draft("text", message, max(1, estimate(message)), live.state.last_text_seq, writer="routing")
-    ids = [entry.entry_id for entry in held.all_entries()]
-    plan = live.state.view.plan_write(region, draft, replaces=ids)
+    return Draft("text", message, max(1, estimate(message)), live.state.last_text_seq, writer="routing")
+
+
+def _held(live: Live, region: str) -> list[int]:
+    return [entry.entry_id for entry in live.state.view.states[region].all_entries()]
+
+
+async def _vetted_document(live: Live, region: str) -> Said:
+    return await vetted(live, region, _document(live), replaces=_held(live, region))
+
+
+def _show(live: Live, region: str, said: Said) -> None:
+    """Have *region* hold the stage's newest text and nothing else."""
+    plan = live.state.view.plan_write(region, _document(live), replaces=_held(live, region), said=said)
     live.change(plan.changes)
 
 
-def hear(live: Live, name: str) -> None:
+async def hear(live: Live, name: str) -> None:
     """Put what a person said at an interaction point into the conversation."""
     visit = live.state.visit
     assert visit is not None  # points stand at the end of a visit
     point = visit.points[name]
     said = None if point.answer is None else point.answer.text
     assert said is not None  # decided so
-    edited, region = point.edited, _document_of(live.state, name)
+    region = _document_of(live.state, name) if point.edited else None
     parts = () if point.answer is None else point.answer.parts
     message = Message("user", (said,), blobs=live.state.shelf.blobs(parts))
-    cost = max(1, estimate(message, live.state.view.intake))
-    live.write(CONVERSATION, Draft("user_message", message, cost, point.answered, parts=parts))
-    if edited and region is not None:
-        _show(live, region)
-        note = Message("user", (Text.of("[System] A person edited this text."),))
-        live.write(region, Draft("text", note, max(1, estimate(note)), writer="routing"))
+    heard = draft_of(message, "user_message", point.answered, parts=parts, intake=live.state.view.intake)
+    edited = Message("user", (Text.of("[System] A person edited this text."),))
+    note = Draft("text", edited, max(1, estimate(edited)), writer="routing")
+    vetted_talk = await vetted(live, CONVERSATION, heard)
+    shown = NOTHING_SAID if region is None else await _vetted_document(live, region)
+    noted = NOTHING_SAID if region is None else await vetted(live, region, note)
+    live.write(CONVERSATION, heard, said=vetted_talk)
+    if region is not None:
+        _show(live, region, shown)
+        live.write(region, note, said=noted)
 
 
 def _document_of(state: RunState, name: str) -> str | None:
@@ -236,9 +250,9 @@ def _document_of(state: RunState, name: str) -> str | None:
     return next((point.document_region for point in points if point.name == name), None)
 
 
-def direct(live: Live, answer: int, text: str) -> None:
+async def direct(live: Live, answer: int, text: str) -> None:
     """Send the stage back with what a person's answer stands for."""
-    say(live, "directive", text, answer=answer)
+    await say(live, "directive", text, answer=answer)
 
 
 # --- answering

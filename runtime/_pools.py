@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import final
 
@@ -125,6 +125,13 @@ class Pools:
         if pool is None:
             pool = self._pools[name] = Pool(name, self._default)
         return pool
+
+    @asynccontextmanager
+    async def way(self, provider: str, model: str, run_id: str) -> AsyncGenerator[None]:
+        """Hold a place towards *provider* while the block runs, and one towards *model* where that has a limit."""
+        own = self._pools.get(f"{provider}:{model}")
+        async with nullcontext() if own is None else own.slot(run_id), self.get(provider).slot(run_id):
+            yield
 
     def statistics(self) -> Mapping[str, PoolStatistics]:
         """Return how busy each pool is, by name."""

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field, replace
 from typing import final
 
 from shoal.blueprints import Blueprint, ModelSettings, OutputSpec, Region, Stage, stage_tools, tool_name
-from shoal.errors import SpawnRefused
+from shoal.errors import SpawnRefused, ToolInvalid
 from shoal.providers import NO_TOOLS, PolicyStep, ToolSet
 from shoal.runtime._bundle import Bundle, definition_of, read_definition
 from shoal.runtime._output_spec import NOTHING_ASKED, OutputAsked, merged, told
+from shoal.runtime._script_tools import ToolFile, script_tool
 from shoal.runtime.context import Layout, Theme, layout_of, names_of
+from shoal.runtime.scripts import Script
 from shoal.runtime.tools import BUILT_IN, SUBMIT_OUTPUT, Tool, compiled, schema_bytes
 
 
@@ -36,6 +38,7 @@ class StageProgram:
         refreshing: Regions whose seed is resolved again on each entry, in declared order.
         watched: Regions whose content a gate compares with the stage's entry.
         model: Who serves it and how it is called: its own word, else the blueprint's; `None` for the host's default.
+        stages_ahead: A stage that may follow, at once or later, offers the same tools to the same model.
         output: What its answer has to look like.
     """
 
@@ -48,6 +51,7 @@ class StageProgram:
     refreshing: tuple[str, ...] = ()
     watched: tuple[str, ...] = ()
     model: ModelSettings | None = None
+    stages_ahead: bool = False
     output: OutputSpec = field(default_factory=OutputSpec)
 
     @property
@@ -79,14 +83,20 @@ class Program:
         self.digest = hashlib.sha256(self.definition).hexdigest()[:32]
         _check_given(self.given)
         theme = Theme(names_of(blueprint))
-        known = {**BUILT_IN, **{tool.name: tool for tool in self.given}}
+        self.shipped, broken = _shipped(bundle.tools)
+        """Tools that the blueprint ships as scripts, each with its file."""
+        # A function given in code takes the place of a script of its name: whoever runs the blueprint trusts it more.
+        known = {**BUILT_IN, **{tool.name: tool for tool, _ in self.shipped}, **{t.name: t for t in self.given}}
+        self.outside: Mapping[str, Tool] = {name: tool for name, tool in known.items() if tool.call is not None}
+        """The tools that reach outside the run, by name."""
         listed = {name for stage in blueprint.stages for name in stage_tools(stage)}
         # Functions given in code belong to the stages that list them; if none does, to all.
         for_all = tuple(tool.name for tool in self.given if tool.name not in listed)
-        self.stages: Mapping[str, StageProgram] = {
-            stage.name: _stage(blueprint, stage, position, known, for_all, theme)
+        stages = {
+            stage.name: _stage(blueprint, stage, position, known, for_all, theme, broken)
             for position, stage in enumerate(blueprint.stages)
         }
+        self.stages: Mapping[str, StageProgram] = _looking_ahead(stages)
         self._seen: dict[tuple[str, bool, OutputAsked], StageProgram] = {}
 
     def __repr__(self) -> str:
@@ -108,6 +118,12 @@ class Program:
                 whole = _answering(whole, merged(self.blueprint.output, whole.stage.output, asked))
             known = self._seen[key] = _left_alone(whole) if unattended else whole
         return known
+
+    @property
+    def tool_scripts(self) -> Sequence[Script]:
+        """The scripts of the shipped tools that its stages list."""
+        used = {id(tool) for stage in self.stages.values() for tool in stage.tools.values()}
+        return [Script(file.path, file.source) for tool, file in self.shipped if id(tool) in used]
 
     @property
     def regions(self) -> Mapping[str, Region]:
@@ -135,16 +151,47 @@ def recorded(definition: bytes) -> Program:
     return Program(bundle, tools)
 
 
+def _shipped(files: Sequence[ToolFile]) -> tuple[tuple[tuple[Tool, ToolFile], ...], Mapping[str, str]]:
+    """Return the tools that *files* are, and why others are none, by the name of their file."""
+    made: list[tuple[Tool, ToolFile]] = []
+    broken: dict[str, str] = {}
+    for file in files:
+        known = {tool.name: repr(other.path) for tool, other in made}
+        try:
+            tool = script_tool(file)
+        except ToolInvalid as why:
+            broken[file.stem] = str(why)
+            continue
+        if tool.name in BUILT_IN or tool.name in known:
+            whose = known.get(tool.name, "a built-in one")
+            broken[file.stem] = f"{file.path!r} calls its tool `{tool.name}`, as {whose} is called; rename it"
+        else:
+            made.append((tool, file))
+    return tuple(made), broken
+
+
 def _stage(
-    blueprint: Blueprint, stage: Stage, position: int, known: Mapping[str, Tool], for_all: Sequence[str], theme: Theme
+    blueprint: Blueprint,
+    stage: Stage,
+    position: int,
+    known: Mapping[str, Tool],
+    for_all: Sequence[str],
+    theme: Theme,
+    broken: Mapping[str, str],
 ) -> StageProgram:
     names = dict.fromkeys((*stage_tools(stage), *for_all))
     missing = [name for name in names if name not in known]
+    unusable = next((name for name in missing if name in broken), None)
+    if unusable is not None:
+        raise SpawnRefused(
+            f"stage {stage.name!r} of {blueprint.name!r} lists `{unusable}`, whose script cannot be used: "
+            f"{broken[unusable]}"
+        )
     if missing:
         listed = ", ".join(f"`{name}`" for name in missing)
         raise SpawnRefused(
             f"stage {stage.name!r} of {blueprint.name!r} lists {listed}, which nobody has; "
-            "give it with `spawn(tools=[…])` or take it out of `available_tools`"
+            "give it with `spawn(tools=[…])`, ship it as `tools/NAME.py`, or take it out of `available_tools`"
         )
     tools = {name: known[name] for name in names}
     _check_output(blueprint, stage)
@@ -165,6 +212,36 @@ def _stage(
         stage.model or blueprint.model,
     )
     return _answering(program, merged(blueprint.output, stage.output))
+
+
+def _looking_ahead(stages: Mapping[str, StageProgram]) -> dict[str, StageProgram]:
+    """Return *stages*, in the order of the file, each knowing whether one that may follow can share its cache."""
+    order = [*stages]
+    following: dict[str, list[str]] = {}
+    for name, program in stages.items():
+        edges = program.stage.transitions
+        behind = order[program.position + 1 : program.position + 2]
+        following[name] = behind if edges is None else [edge.target for edge in edges if edge.target in stages]
+    made: dict[str, StageProgram] = {}
+    for name, program in stages.items():
+        reached: dict[str, None] = {}
+        left = [*following[name]]
+        while left:
+            target = left.pop()
+            if target not in reached:
+                reached[target] = None
+                left += following[target]
+        shares = any(_shares_cache(program, stages[target]) for target in reached if target != name)
+        made[name] = replace(program, stages_ahead=shares)
+    return made
+
+
+def _shares_cache(one: StageProgram, other: StageProgram) -> bool:
+    return one.offered.digest == other.offered.digest and _asked_of(one.model) == _asked_of(other.model)
+
+
+def _asked_of(model: ModelSettings | None) -> object:
+    return None if model is None else (model.models, model.allow_user_default, model.parameters)
 
 
 def _check_given(given: Sequence[Tool]) -> None:

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast, final
 
 from shoal.actors import Actor, Ignore, Reason
-from shoal.errors import JournalFailed
+from shoal.errors import JournalDamaged, JournalFailed
 from shoal.runtime._calls import run_calls, write_results
 from shoal.runtime._edges import ask_again, end, enter_next, finish, hold, leave
 from shoal.runtime._fan_out import advance_fan_out
+from shoal.runtime._hooks import run_hook
 from shoal.runtime._host import Host
 from shoal.runtime._infer import infer, route
 from shoal.runtime._live import Late, Live
+from shoal.runtime._mending import own_up
 from shoal.runtime._people import ask_point, direct, expire, hear
 from shoal.runtime._side import order_title, refresh, take_up_job
 from shoal.runtime._state import RunState
@@ -33,6 +35,7 @@ from shoal.runtime._walk import (
     Route,
     RunCalls,
     RunFanOut,
+    RunHook,
     Wait,
     WaitForJobs,
     WriteResults,
@@ -55,6 +58,14 @@ class Home(Protocol):
 
     def load(self, run_id: str) -> RunState:
         """Return the state that the run's journal adds up to."""
+        ...
+
+    def mended(self, run_id: str, damage: JournalDamaged) -> RunState:
+        """Return the state of a run up to where its record is damaged; what is behind that is set aside."""
+        ...
+
+    async def cancel_strays(self, state: RunState) -> None:
+        """Cancel the children of a run whose record was mended that it knows nothing of."""
         ...
 
     def arrived(self, live: Live, wake: Callable[[], None], *, stays: bool) -> None:
@@ -108,19 +119,18 @@ class RunActor(Actor):
         self._resumed_by = resumed_by
         self._stays = stays
         self._going = False
+        self._mended = False
+        """Its record was damaged, and its children are still to be looked through."""
 
     async def on_start(self) -> None:
         """Take up the run where its events leave it."""
         run_id, fresh = await self._begin()
         try:
-            if fresh is None:
-                # What the life before appended may still be on its way; without it two events would have one seq.
-                await self._host.journal.barrier()
-            self.live = Live(fresh or self._home.load(run_id), self._host)
-            if fresh is None:
-                self._take_up(self.live.state, self._crash(run_id))
-            else:
+            if fresh is not None:
+                self.live = Live(fresh, self._host)
                 order_title(self.live)
+            else:
+                await self._load(run_id)
         except JournalFailed as error:
             # Another try would fail as this one did, without end.
             self._home.broke(run_id, error)
@@ -128,7 +138,20 @@ class RunActor(Actor):
         self._home.arrived(self.live, self._wake, stays=self._stays)
         self._wake()
 
-    def _take_up(self, state: RunState, crash: str | None) -> None:
+    async def _load(self, run_id: str) -> None:
+        """Take up a run that has lived before."""
+        # What the life before appended may still be on its way; without it two events would have one seq.
+        await self._host.journal.barrier()
+        damage: JournalDamaged | None = None
+        try:
+            state = self._home.load(run_id)
+        except JournalDamaged as found:
+            damage, state = found, self._home.mended(run_id, found)
+        self.live = Live(state, self._host)
+        self._mended = damage is not None
+        self._take_up(state, self._crash(run_id), damage)
+
+    def _take_up(self, state: RunState, crash: str | None, damage: JournalDamaged | None) -> None:
         live = self.live
         if crash is not None:
             live.emit(RunRestarted(crash, len(state.restarts) + 1))
@@ -141,6 +164,8 @@ class RunActor(Actor):
             live.emit(RunResumed(self._resumed_by))
         if state.phase == "ended":
             return
+        if damage is not None:
+            own_up(live, damage)
         for job in tuple(state.jobs):
             take_up_job(live, job)
         for child, known in tuple(state.children.items()):
@@ -159,6 +184,9 @@ class RunActor(Actor):
         live = self.live
         self._going = False
         try:
+            if self._mended:  # not while it starts: its supervisor waits for that
+                self._mended = False
+                await self._home.cancel_strays(live.state)
             while True:
                 if live.state.questions:
                     expire(live)
@@ -222,21 +250,23 @@ async def perform(live: Live, action: Action) -> bool:
         case Route(edges):
             await route(live, edges)
         case Ask():
-            ask_again(live, action)
+            await ask_again(live, action)
         case Hold():
-            hold(live, action)
+            await hold(live, action)
         case Leave():
-            leave(live, action)
+            await leave(live, action)
         case AskPoint(point, edit):
-            ask_point(live, point, edit=edit)
+            await ask_point(live, point, edit=edit)
         case Direct(answer, text):
-            direct(live, answer, text)
+            await direct(live, answer, text)
         case Hear(point):
-            hear(live, point)
+            await hear(live, point)
         case EnterNext(target):
-            enter_next(live, target)
+            await enter_next(live, target)
         case WaitForJobs():
             await live.next_settled()
+        case RunHook(hook, status, reason):
+            await run_hook(live, hook, status, reason)
         case Pause(reason, remedy, numbers):
             live.emit(RunPaused(reason, remedy, dict(numbers)))
         case Finish():

@@ -50,6 +50,12 @@ class Servants:
         """Return the circuit breaker of *provider*."""
         return self._breakers[provider]
 
+    def reconsider(self, provider: str) -> None:
+        """Let the next request to *provider*, if it is here, go out though others failed."""
+        breaker = self._breakers.get(provider)
+        if breaker is not None:
+            breaker.retry_now()
+
     def of(self, settings: ModelSettings | None, override: str | None) -> tuple[Serving, ...]:
         """Return who may serve a stage with *settings*, best first; *override* (`provider:model`) wins over all.
 

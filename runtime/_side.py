@@ -15,16 +15,27 @@ from functools import partial
 from shoal.blueprints import LaneSettings
 from shoal.errors import ProviderError, SpawnRefused
 from shoal.providers import Block, Message, Purpose, Request, Segment, Text
-from shoal.runtime._ask import Standing, completion, exchanged, overflow
+from shoal.runtime._ask import Standing, completion, exchanged, failed, overflow
 from shoal.runtime._host import Serving
 from shoal.runtime._lanes import Job, JobFailed
 from shoal.runtime._live import Live
 from shoal.runtime._parts import with_parts
+from shoal.runtime._scripting import vetted_blocks
 from shoal.runtime._seeds import in_text, resolve_seeds
 from shoal.runtime._sources import repeatable, sources_of
-from shoal.runtime.context import OVERHEAD, Draft, Entry, Order, Part, Plan, estimate, estimate_text
+from shoal.runtime.context import (
+    NOTHING_SAID,
+    OVERHEAD,
+    Draft,
+    Entry,
+    Order,
+    Part,
+    Plan,
+    Said,
+    estimate,
+    estimate_text,
+)
 from shoal.runtime.events import (
-    InferenceFailed,
     InferenceStarted,
     LaneCompleted,
     LaneDegraded,
@@ -76,9 +87,20 @@ def order_summaries(live: Live, orders: Iterable[Order]) -> None:
             submit_job(live, job)
 
 
-def write(live: Live, region: str, draft: Draft, *, joins: bool = False) -> Plan:
-    """Plan a write that waits for nothing, carry it out, order the summaries it asks for, and return the plan."""
-    plan = live.write(region, draft, joins=joins)
+def write(
+    live: Live,
+    region: str,
+    draft: Draft,
+    *,
+    joins: bool = False,
+    replaces: Sequence[int] = (),
+    said: Said = NOTHING_SAID,
+) -> Plan:
+    """Plan a write that waits for nothing, carry it out, order the summaries it asks for, and return the plan.
+
+    *said* is what the script of a custom region said of it; see `shoal.runtime._scripting.vetted`.
+    """
+    plan = live.write(region, draft, joins=joins, replaces=replaces, said=said)
     order_summaries(live, plan.orders)
     return plan
 
@@ -266,7 +288,10 @@ async def _refreshed(live: Live, job_id: int, started: LaneStarted, settings: La
     if region.kind == "checklist":
         resolved = in_text(resolved, refuses=False)
     resolved = with_parts(live, resolved)
-    changes = live.state.view.plan_refresh(resolved.region, resolved.form, resolved.blocks, resolved.notes)
+    blocks, keys = await vetted_blocks(live, resolved.region, resolved.blocks)
+    if not _wanted(live, job_id):
+        return
+    changes = live.state.view.plan_refresh(resolved.region, resolved.form, blocks, resolved.notes, keys)
     if not changes and not all(block.ok for block in resolved.blocks):
         raise JobFailed("failed", "; ".join(resolved.notes), final=True)
     live.change(changes)
@@ -305,7 +330,7 @@ async def _asked(live: Live, job_id: int, purpose: Purpose, settings: LaneSettin
         completed = await exchanged(live, serving, request, purpose, started)
     except ProviderError as error:
         if _wanted(live, job_id):
-            live.emit(InferenceFailed(purpose, started, type(error).__name__, str(error), error.retryable))
+            live.emit(failed(purpose, started, error))
         raise JobFailed("provider", str(error)) from error
     if _wanted(live, job_id):
         live.emit(completion(completed, purpose, started, serving, parts, 0))

@@ -22,7 +22,6 @@ from shoal.runtime._seeds import CallTool, RunCommand, RunScript, SeedFailed, So
 from shoal.runtime.events import RunSpawned
 from shoal.runtime.scripts import Plain, Script, ScriptError
 from shoal.runtime.tools import (
-    BUILT_IN,
     SHELL,
     SHELL_TOOL,
     Tool,
@@ -124,8 +123,7 @@ def repeatable(seed: Seed | None, program: Program) -> bool:
 
 def _known(program: Program) -> Mapping[str, Tool]:
     """Return the tools that a seed may call: any that reaches outside."""
-    known = {**BUILT_IN, **{tool.name: tool for tool in program.given}}
-    return {name: tool for name, tool in known.items() if tool.call is not None}
+    return program.outside
 
 
 def _tools(host: Host, program: Program, context: ToolContext, stage: Stage) -> CallTool:

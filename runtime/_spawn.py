@@ -16,8 +16,10 @@ from shoal.runtime._attachment import Given, SeedValue, given
 from shoal.runtime._edges import enter
 from shoal.runtime._host import Host
 from shoal.runtime._live import Live
+from shoal.runtime._own_scripts import check_tools, own_scripts
 from shoal.runtime._parts import with_parts
 from shoal.runtime._program import Program
+from shoal.runtime._scripting import vetted_blocks
 from shoal.runtime._seeds import Resolved, check_callers, fitted, in_text, resolve_seeds
 from shoal.runtime._sources import Moment, sources
 from shoal.runtime._state import RunState
@@ -26,6 +28,7 @@ from shoal.runtime._unbuilt import refuse_unbuilt
 from shoal.runtime.context import Draft, SeedResolved, resolve, said_by
 from shoal.runtime.events import Event, RunSpawned, ToolSource
 from shoal.runtime.journal import Journal
+from shoal.runtime.scripts import Script
 
 
 @final
@@ -174,13 +177,15 @@ async def conceive(host: Host, birth: Birth) -> Born:
         output_schema=birth.output_schema,
     )
     entry = birth.stage or program.blueprint.entry
+    scripts = dict(await own_scripts(program.blueprint, host.sandbox, host.threads))
+    await check_tools(program.tool_scripts, host.sandbox)
     resolved = await _seeded(host, birth, spawned, entry, given_by_caller)
-    scripts = {seed.script.path: seed.script for seed in resolved if seed.script is not None}
+    scripts |= {seed.script.path: seed.script for seed in resolved if seed.script is not None}
     spawned = msgspec.structs.replace(spawned, scripts=tuple((path, script.digest) for path, script in scripts.items()))
     drafting = _Drafting()
     state = RunState(birth.run_id, program, partial(_part, drafting.parts, host.journal))
     # Worked out on a state of its own first: what is refused here leaves no trace in the journal.
-    events = _first_events(host, state, spawned, entry, resolved, drafting)
+    events = await _first_events(host, state, spawned, entry, resolved, drafting, scripts)
     return Born(state, tuple(events), {script.digest: script.source for script in scripts.values()}, drafting.parts)
 
 
@@ -251,25 +256,26 @@ class _Drafting:
         self.parts[digest] = data
 
 
-def _first_events(
+async def _first_events(
     host: Host,
     state: RunState,
     spawned: RunSpawned,
     stage: str,
     resolved: tuple[Resolved, ...],
     drafting: _Drafting,
+    scripts: Mapping[str, Script],
 ) -> list[Event]:
     first = Event(state.run_id, 1, host.clock.unix(), spawned)
     state.apply(first)
-    live = Live(state, host, journal=drafting)
+    live = Live(state, host, journal=drafting, scripts=scripts)
     program = state.program.stages[stage]
-    enter(live, stage, host.serving(program.model, spawned.model)[0])
+    await enter(live, stage, host.serving(program.model, spawned.model)[0])
     for seed in resolved:
-        _sow(live, seed)
+        await _sow(live, seed)
     return [first, *drafting.events]
 
 
-def _sow(live: Live, resolved: Resolved) -> None:
+async def _sow(live: Live, resolved: Resolved) -> None:
     region = live.state.view.states[resolved.region]
     caller = resolved.form == "caller"
     if region.region.kind == "checklist":
@@ -277,8 +283,10 @@ def _sow(live: Live, resolved: Resolved) -> None:
         return
     room = region.limits.budget - region.instruction_tokens
     held = with_parts(live, resolved)
-    fitting = fitted(held, room, region.region, live.state.shelf, refuses=caller)
-    live.emit(SeedResolved(resolved.region, resolved.form, fitting.blocks, fitting.notes))
+    blocks, keys = await vetted_blocks(live, held.region, held.blocks)
+    vetted = msgspec.structs.replace(held, blocks=blocks)
+    fitting = fitted(vetted, room, region.region, live.state.shelf, refuses=caller)
+    live.emit(SeedResolved(resolved.region, resolved.form, fitting.blocks, fitting.notes, keys))
 
 
 def _sow_items(live: Live, resolved: Resolved, writer: Literal["framework", "seed"]) -> None:

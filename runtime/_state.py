@@ -44,6 +44,7 @@ from shoal.runtime.events import (
     GateBlocked,
     GateForced,
     GrantGiven,
+    HookRan,
     InferenceCompleted,
     InferenceFailed,
     InferenceStarted,
@@ -87,7 +88,19 @@ class Turn:
         reply: The reply.
     """
 
-    __slots__ = ("answered", "answers", "asked", "calls", "reply", "results", "seq", "started", "waiting", "written")
+    __slots__ = (
+        "answered",
+        "answers",
+        "asked",
+        "calls",
+        "reply",
+        "results",
+        "seq",
+        "started",
+        "vetoed",
+        "waiting",
+        "written",
+    )
 
     def __init__(self, seq: int, reply: InferenceCompleted) -> None:
         self.seq = seq
@@ -105,6 +118,8 @@ class Turn:
         """What a person said to a call's question, by call."""
         self.waiting: dict[int, str] = {}
         """The run whose end a call waits for, by call."""
+        self.vetoed: str | None = None
+        """Why a hook stopped the calls; `None` where none did."""
 
     @property
     def open_calls(self) -> tuple[int, ...]:
@@ -185,6 +200,7 @@ class Visit:
         "digests",
         "entered_seq",
         "gates",
+        "hooks",
         "iterations",
         "number",
         "output_submitted",
@@ -207,6 +223,8 @@ class Visit:
         """How often the stage was asked again, by reason."""
         self.gates: dict[str, int] = {}
         """How often a gate held, by the edge's target."""
+        self.hooks: set[str] = set()
+        """Hooks that were asked; that of the exit once more whenever the stage went on."""
         self.refreshed: set[str] = set()
         """Regions whose refresh came to an end in this visit."""
         self.children = 0
@@ -271,8 +289,14 @@ class RunState:
         self.calibration: dict[str, Calibration] = {}
         self.asked = (0, 0)
         """Estimates of the newest request of the stage: its regions, and what is in none."""
+        self.renders: Mapping[str, str] = {}
+        """What scripts rendered of custom regions for the newest request: digests by region."""
         self.restarts: list[tuple[int, str]] = []
         """Seq and error of each restart since the run last got on."""
+        self.stopped: str | None = None
+        """Why a hook stopped the run; `None` where none did."""
+        self.hooks_at_end: dict[str, HookRan] = {}
+        """What the hooks of the run's end decided, by hook: each is asked once."""
         self._recent: dict[int, Payload] = {}
         """Events whose text an entry may still refer to."""
 
@@ -344,6 +368,8 @@ class RunState:
                 call = call_id(payload.source, payload.index)
                 name = self._call_name(payload)
                 return Message("tool", (payload.text,), call_id=call, tool_name=name, is_error=payload.is_error)
+            case HookRan():
+                return Message("user", (payload.text or EMPTY,))
             case MessageReceived() | Nudged():
                 return Message("user", (payload.text,))
             case QuestionAnswered():
@@ -448,6 +474,8 @@ class RunState:
         self.leaving = payload
 
     def on_started(self, event: Event, payload: InferenceStarted) -> None:
+        if payload.purpose in ("stage", "routing"):
+            self.renders = dict(payload.renders)
         if payload.purpose != "stage":
             return
         # What the request shows is in the window; entries to come refer to events to come, and to held mail.
@@ -470,6 +498,7 @@ class RunState:
             self._recent[event.seq] = payload
             self.turn = Turn(event.seq, payload)
             self.visit.iterations += 1
+            self.visit.hooks.discard("on_stage_exit")
             self.visit.tool_calls += len(payload.calls)
             self.visit.called_tool = self.visit.called_tool or bool(payload.calls)
             self.restarts = []
@@ -483,6 +512,37 @@ class RunState:
     def _bill(self, payload: InferenceCompleted) -> None:
         self.usage = self.usage + payload.billed
         self.cost = None if self.cost is None or payload.cost is None else self.cost + payload.cost
+
+    def on_hook(self, event: Event, payload: HookRan) -> None:
+        self._recent[event.seq] = payload
+        if payload.hook in ("on_completion", "on_error"):
+            self.hooks_at_end[payload.hook] = payload
+            if payload.hook == "on_completion" and payload.text is not None:
+                if self.output is not None:
+                    self.output, self.output_seq = payload.text, event.seq
+                self.last_text, self.last_text_seq = payload.text, event.seq
+        elif self.visit is not None:
+            self.visit.hooks.add(payload.hook)
+        if payload.hook == "on_tool_call" and payload.action == "cancel":
+            assert self.turn is not None  # its calls are of the newest reply
+            self.turn.vetoed = payload.reason or "no reason was given"
+        elif payload.action in ("cancel", "failed"):
+            why = f": {payload.reason}" if payload.reason else ""
+            self.stopped = f"the hook `{payload.hook}` of stage {payload.stage!r} {_STOPS[payload.action]}{why}"
+        if payload.source and payload.action == "modify":
+            self._revise(event, payload)
+
+    def _revise(self, event: Event, payload: HookRan) -> None:
+        """Take the newest reply as a hook left it."""
+        reply = self._recent.get(payload.source)
+        assert isinstance(reply, InferenceCompleted)  # it was journaled right before
+        text = reply.text if payload.text is None else payload.text
+        calls = reply.calls if payload.calls is None else payload.calls
+        revised = msgspec.structs.replace(reply, text=text, calls=calls, state=None)
+        self._recent[payload.source] = revised
+        self.turn = Turn(payload.source, revised)
+        if payload.text is not None:
+            self.last_text, self.last_text_seq = payload.text, event.seq
 
     def on_failed(self, event: Event, payload: InferenceFailed) -> None:
         if payload.purpose in ("stage", "routing"):
@@ -655,6 +715,9 @@ class RunState:
             "usage": self.usage,
             "cost": self.cost,
             "calibration": dict(self.calibration),
+            "renders": dict(self.renders),
+            "stopped": self.stopped,
+            "hooks_at_end": dict(self.hooks_at_end),
             "restarts": list(self.restarts),
             "ended": self.ended,
         }
@@ -686,6 +749,7 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     PartStored: RunState.on_part,
     ItemChanged: RunState.on_in_window,
     ContextCompacted: RunState.on_in_window,
+    HookRan: RunState.on_hook,
     InferenceStarted: RunState.on_started,
     InferenceCompleted: RunState.on_completed,
     InferenceFailed: RunState.on_failed,
@@ -700,6 +764,9 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     LaneCompleted: RunState.on_job_ended,
     LaneDegraded: RunState.on_job_ended,
 }
+
+
+_STOPS: Mapping[str, str] = {"cancel": "stopped the run", "failed": "failed"}
 
 
 def fold(run_id: str, program: Program, events: Iterable[Event], load: LoadPart = nowhere) -> RunState:

@@ -35,6 +35,7 @@ from shoal.runtime._ledger import Ledger, ledger_of
 from shoal.runtime._limits import Limits
 from shoal.runtime._orders import GivenTool, SpawnRequest, schema_of
 from shoal.runtime._people import Question, asked_below, questions_of
+from shoal.runtime._pools import PoolStatistics
 from shoal.runtime._program import Program
 from shoal.runtime._spawn import Birth
 from shoal.runtime._state import RunState
@@ -57,7 +58,7 @@ class Swarm:
         limits: What runs may do at most.
         permissions: What the user allows.
         retry: How often a request is repeated.
-        pools: Most requests in flight by provider's name, and `tools`.
+        pools: Most requests in flight by provider's name, or by `provider:model`, and `tools`.
         clock: Time and randomness.
         services: Workers that live as long as the swarm, by name.
         beside: Workers that run beside the lanes and, like them, may fail without hurting a run, by name.
@@ -188,6 +189,10 @@ class Swarm:
             return False
         trees = all(started.healthy for started in self._trees)
         return trees and self.journal.healthy and hall.servants.healthy
+
+    def statistics(self) -> Mapping[str, PoolStatistics]:
+        """Return how busy each pool is, by name: providers, models that have a limit of their own, and `tools`."""
+        return self.hall.pools.statistics()
 
     async def start(self, tree: Supervisor | DynamicSupervisor, *, critical: bool = True) -> Started:
         """Start a tree of agents and workers beside the runs; returns when all of it is up.

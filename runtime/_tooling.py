@@ -43,6 +43,7 @@ def tool_context(
         host.shell,
         host.clock.unix,
         RunFacts(blueprint.name, blueprint.version, made.parent, made.depth, made.children_deeper, made.unattended),
+        host.sandbox,
     )
 
 

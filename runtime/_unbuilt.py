@@ -8,7 +8,6 @@ from shoal.blueprints import (
     Blueprint,
     Budget,
     ChildSupervision,
-    Region,
     Repetition,
     Stage,
 )
@@ -31,8 +30,6 @@ def refuse_unbuilt(blueprint: Blueprint) -> None:
 
 
 def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
-    for region in blueprint.regions:
-        yield from _region(f"context.regions.{region.name}", region)
     whole = {
         "context.observations": blueprint.observations is not None,
         "context.file_tracking": blueprint.file_tracking is not None,
@@ -42,7 +39,6 @@ def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
         "agent.tool_list": blueprint.tool_list == "run",
         "agent.batch_tool_hint": bool(blueprint.batch_tool_hint),
         "agent.shell_hint": bool(blueprint.shell_hint),
-        "agent.output.validator": blueprint.output is not None and blueprint.output.validator is not None,
         "budget": blueprint.budget != Budget(),
         # Off is obeyed; and what it does by itself is no more than a note.
         "repetition_detection": blueprint.repetition.enabled and blueprint.repetition != Repetition(),
@@ -52,20 +48,11 @@ def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
         yield from _stage(f"stages.{stage.name}", stage)
 
 
-def _region(path: str, region: Region) -> Iterator[str]:
-    if region.kind == "custom":
-        yield f"{path}.kind"
-
-
 def _stage(path: str, stage: Stage) -> Iterator[str]:
-    for region in stage.context.regions or ():
-        yield from _region(f"{path}.context.regions.{region.name}", region)
     used = {
         "available_connectors": bool(stage.available_connectors),
-        "hooks": bool(stage.hooks),
         "context.mode": stage.context.mode == "fresh",
         "context.observations": stage.context.observations is not None,
-        "output.validator": stage.output is not None and stage.output.validator is not None,
         "worker_query": stage.fan_out is not None and stage.fan_out.worker_query is not None,
         "split_prompt": stage.fan_out is not None and bool(stage.fan_out.split_prompt),
         "supervision": stage.supervision != ChildSupervision(),

@@ -9,6 +9,7 @@ the stage owes, then its edges.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Literal, TypeAlias, final
@@ -148,6 +149,15 @@ class Hear(msgspec.Struct, frozen=True):
 
 
 @final
+class RunHook(msgspec.Struct, frozen=True):
+    """Ask this hook of the stage. *status* and *reason* are those of the end that the run comes to."""
+
+    hook: str
+    status: str = ""
+    reason: str = ""
+
+
+@final
 class Pause(msgspec.Struct, frozen=True):
     """Wait for a person."""
 
@@ -180,6 +190,7 @@ Action: TypeAlias = (
     | Direct
     | Hear
     | WaitForJobs
+    | RunHook
     | Pause
     | Finish
 )
@@ -189,6 +200,34 @@ def decide(state: RunState, limits: Limits) -> Action:
     """Return what the run does next."""
     if state.phase != "running":
         return Wait()
+    action = Finish("error", state.stopped) if state.stopped is not None else _decided(state, limits)
+    match action:
+        case Finish("error", reason):
+            ran = state.hooks_at_end.get("on_error")
+            if ran is not None and ran.text is not None:
+                return Finish("error", str(ran.text))
+            return action if ran is not None or not _hooked(state, "on_error") else RunHook("on_error", "error", reason)
+        case Finish("complete" | "complete_interactive", reason) if _hooked(state, "on_completion"):
+            known = "on_completion" in state.hooks_at_end
+            return action if known else RunHook("on_completion", action.status, reason)
+        case Leave() | Route() if state.leaving is None and _due(state, "on_stage_exit"):
+            return RunHook("on_stage_exit")
+        case _:
+            return action
+
+
+def _hooked(state: RunState, hook: str) -> bool:
+    return hook in state.stage.stage.hooks
+
+
+def _due(state: RunState, hook: str) -> bool:
+    assert state.visit is not None  # see `decide`
+    return _hooked(state, hook) and hook not in state.visit.hooks
+
+
+def _decided(state: RunState, limits: Limits) -> Action:
+    if state.leaving is None and _due(state, "on_stage_enter"):
+        return RunHook("on_stage_enter")
     if state.leaving is not None:
         return _on_the_edge(state)
     due = refreshing(state)
@@ -259,7 +298,7 @@ def _after_failure(state: RunState) -> Action:
     failure = state.failure
     assert failure is not None  # the caller looked
     if failure.error == "ProviderSetup":
-        return Pause("needs setup", failure.message)
+        return Pause("needs setup", f"{failure.message.rstrip('.')}. {failure.remedy}".strip())
     edge = special(state, "error") or special(state, "dead_end")
     if edge is not None:
         return Leave("error", edge.target, edge.condition, edge, error=failure.message)
@@ -319,7 +358,7 @@ def _exit(state: RunState, limits: Limits) -> Action | None:
 def _onward(state: RunState) -> Action:
     """Return where a stage goes that may go."""
     if _fanned_out(state):
-        return _through_the_gate(state, _after_fan_out(state, ()))
+        return _through_the_gate(state, _after_fan_out(state, ("items_left_out",) if _left_out(state) else ()))
     flags = ("output_forced",) if _output_owed(state) else ()
     if state.stage.stage.fan_out is not None:
         return _through_the_gate(state, _after_fan_out(state, (*flags, "splits_degraded")))
@@ -446,7 +485,13 @@ def folded(answer: str) -> str:
 def _fan_out_call(state: RunState) -> int | None:
     """Return the number of the newest reply's fan-out call; `None` where it is not the only call, or there is none."""
     turn = state.turn
-    if turn is None or len(turn.calls) != 1 or turn.calls[0].name != FAN_OUT or FAN_OUT not in state.stage.tools:
+    if (
+        turn is None
+        or turn.vetoed is not None
+        or len(turn.calls) != 1
+        or turn.calls[0].name != FAN_OUT
+        or FAN_OUT not in state.stage.tools
+    ):
         return None
     return 0
 
@@ -456,6 +501,17 @@ def _fanned_out(state: RunState) -> bool:
     if turn is None or state.stage.stage.mode != "fan_out":
         return False
     return any(turn.calls[i].name == FAN_OUT and not result.is_error for i, result in turn.results.items())
+
+
+def _left_out(state: RunState) -> bool:
+    """Say whether the newest turn's fan-out had more items than one call takes."""
+    turn, fan_out = state.turn, state.stage.stage.fan_out
+    assert turn is not None  # see `_fanned_out`
+    most = None if fan_out is None else fan_out.max_items
+    if not most:
+        return False
+    calls = [call for call in turn.calls if call.name == FAN_OUT]
+    return any(len(json.loads(str(call.arguments))["items"]) > most for call in calls)
 
 
 def _workers_failed(state: RunState) -> bool:
@@ -476,7 +532,7 @@ def _to_the_rescue(state: RunState, flags: tuple[str, ...], error: str) -> Leave
 def _after_fan_out(state: RunState, flags: tuple[str, ...]) -> Action:
     fan_out = state.stage.stage.fan_out
     assert fan_out is not None  # a stage of that mode has it
-    if flags and (special(state, "error") or special(state, "dead_end")):
+    if "splits_degraded" in flags and (special(state, "error") or special(state, "dead_end")):
         return _to_the_rescue(state, flags, "the stage handed out no items")
     if fan_out.merge_stage is not None:
         return Leave("done", fan_out.merge_stage, "merge", flags=flags)

@@ -255,7 +255,7 @@ class StageLeft(msgspec.Struct, frozen=True, gc=False, array_like=True):
         reason: `done`, `error`, `max_iterations`, `cancelled`.
         iterations: How many of its requests were answered.
         error: What went wrong; empty for nothing.
-        flags: What was let through: `max_iterations_hit`, `output_forced`, `splits_degraded`.
+        flags: What was let through: `max_iterations_hit`, `output_forced`, `splits_degraded`, `items_left_out`.
         abandoned: Required regions that were still empty.
     """
 
@@ -339,6 +339,27 @@ class ModelChanged(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return Intake(self.input_types, self.counts_parts)
 
 
+@final
+class ScriptFailed(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A script gave nothing that could be used, and the run went on without.
+
+    Args:
+        script: Its path, as the blueprint writes it.
+        function: The function that was called.
+        reason: `raised`, `time`, `memory`, `depth`, `argument` (it would be given too much), `result` (no plain value),
+            `misread` (a value without a meaning), `overruled` (it refused what is kept in any case), `crashed`,
+            `missing` (nothing here can run it).
+        message: What went wrong, for people.
+        region: The region whose script it is; empty for another one.
+    """
+
+    script: str
+    function: str
+    reason: str
+    message: str
+    region: str = ""
+
+
 # --- models
 
 
@@ -357,6 +378,8 @@ class InferenceStarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
         job: Id of the lane job it belongs to; 0 for none.
         estimated: What its regions were estimated at, uncorrected; 0 where nothing is to be learnt from its bill.
         base: Estimate of what is in no region: tool schemas and framing.
+        renders: What scripts rendered of custom regions: region, and the digest under which the journal holds it. A
+            region whose script showed nothing that can be used is not among them.
     """
 
     purpose: Purpose
@@ -369,6 +392,7 @@ class InferenceStarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
     job: int = 0
     estimated: int = 0
     base: int = 0
+    renders: tuple[tuple[str, str], ...] = ()
 
 
 @final
@@ -423,6 +447,31 @@ class InferenceCompleted(msgspec.Struct, frozen=True, gc=False, array_like=True)
 
 
 @final
+class HookRan(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A hook of a stage decided something.
+
+    Args:
+        hook: The hook, such as `on_stage_enter`.
+        stage: The stage whose hook it is.
+        action: `allow` lets everything be; `modify` changed something: what stands here, or regions, by events behind
+            this one; `cancel` stops the calls (`on_tool_call`) or the run; `failed` is a hook that came to nothing,
+            which stops the run too.
+        reason: Why it stops something; empty for no reason given.
+        source: Seq of the reply it is about; 0 for none.
+        text: The new text of the reply, the answer or the error; `None` where it has none to give.
+        calls: The new calls of the reply; `None` leaves them as they are.
+    """
+
+    hook: str
+    stage: str
+    action: Literal["allow", "modify", "cancel", "failed"]
+    reason: str = ""
+    source: int = 0
+    text: Text | None = None
+    calls: tuple[CallMade, ...] | None = None
+
+
+@final
 class InferenceRetried(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """An attempt failed and is repeated after *delay_s*; what it had sent is void."""
 
@@ -436,13 +485,23 @@ class InferenceRetried(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 @final
 class InferenceFailed(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A request came to nothing; *error* is the name of the error's class."""
+    """A request came to nothing.
+
+    Args:
+        purpose: What it was for.
+        started: Seq of its start; 0 where it was not sent.
+        error: The name of the error's class.
+        message: What happened.
+        retryable: The same request may succeed later.
+        remedy: What a person has to do before it can; empty where nobody has to do anything.
+    """
 
     purpose: Purpose
     started: int
     error: str
     message: str
     retryable: bool = False
+    remedy: str = ""
 
 
 @final
@@ -477,8 +536,8 @@ class ToolCallCompleted(msgspec.Struct, frozen=True, gc=False, array_like=True):
         text: What the model reads.
         is_error: The call failed, or was stopped at a gate.
         note: What the tool says beside its result; empty for nothing.
-        gate: What stopped it: `visibility`, `schema`, `permission`, or `workers` where a fan-out failed as a whole;
-            empty where it ran.
+        gate: What stopped it: `visibility`, `schema`, `permission`, `hook`, or `workers` where a fan-out failed as a
+            whole; empty where it ran.
         interrupted: It was started by a process that died; whether it had an effect is unknown.
         parts: Seqs of the `PartStored` of each stored part behind the text.
     """
@@ -622,6 +681,8 @@ Payload: TypeAlias = (
     | ItemChanged
     | ContextCompacted
     | LayoutChanged
+    | ScriptFailed
+    | HookRan
     | InferenceStarted
     | InferenceCompleted
     | InferenceRetried
@@ -659,6 +720,7 @@ NUMBERS: Mapping[type[Payload], int] = {
     Nudged: 25,
     ModelChanged: 26,
     LayoutChanged: 27,
+    HookRan: 28,
     SeedResolved: 30,
     SeedRefreshed: 31,
     EntryWritten: 32,
@@ -666,7 +728,7 @@ NUMBERS: Mapping[type[Payload], int] = {
     EntriesReleased: 34,
     RegionReset: 35,
     PartStored: 36,
-    # 37 ScriptFailed
+    ScriptFailed: 37,
     ItemChanged: 38,
     ContextCompacted: 39,
     InferenceStarted: 40,

@@ -7,6 +7,7 @@ starts at `Window.plan_write`, and only `Window.apply` changes it.
 from shoal.runtime.context._assemble import TOOLS, Part, Prompt, assemble
 from shoal.runtime.context._budget import Limits, resolve
 from shoal.runtime.context._calibration import Calibration
+from shoal.runtime.context._calls import REGION_HOOKS, Hook, ScriptCall, Value
 from shoal.runtime.context._changes import (
     WHOLE,
     BudgetChange,
@@ -24,7 +25,7 @@ from shoal.runtime.context._changes import (
     SeedRefreshed,
     SeedResolved,
 )
-from shoal.runtime.context._cut import cut_to, fit_blocks, materialise
+from shoal.runtime.context._cut import cut_to, fit_blocks, materialise, named
 from shoal.runtime.context._desk import Answer, Origin
 from shoal.runtime.context._entry import Draft, Entry, Group, estimate, estimate_text
 from shoal.runtime.context._layout import (
@@ -38,8 +39,19 @@ from shoal.runtime.context._layout import (
 )
 from shoal.runtime.context._operations import OPERATIONS, operate
 from shoal.runtime.context._plan import Order, Plan
+from shoal.runtime.context._plan_custom import NOTHING_SAID, Said
 from shoal.runtime.context._render import Theme
 from shoal.runtime.context._routing import Destination, destination, pointer, where_stands
+from shoal.runtime.context._said import (
+    ACCEPTED,
+    Misread,
+    Rendering,
+    Wrote,
+    load_rendering,
+    read_overflow,
+    read_render,
+    read_write,
+)
 from shoal.runtime.context._shelf import LoadPart, Shelf, nowhere
 from shoal.runtime.context._store import Item, RegionState
 from shoal.runtime.context._taking import said_by
@@ -55,11 +67,14 @@ from shoal.runtime.context.attribution import (
 )
 
 __all__ = [
+    "ACCEPTED",
     "CONVERSATION",
     "FINAL_OUTPUT",
     "INSTRUCTIONS",
+    "NOTHING_SAID",
     "OPERATIONS",
     "OVERHEAD",
+    "REGION_HOOKS",
     "REPLY_REASONING",
     "REPLY_TEXT",
     "TOOLS",
@@ -77,12 +92,14 @@ __all__ = [
     "EntryKind",
     "EntryWritten",
     "Group",
+    "Hook",
     "Item",
     "ItemChanged",
     "Layout",
     "LayoutChanged",
     "Limits",
     "LoadPart",
+    "Misread",
     "Order",
     "Origin",
     "Part",
@@ -91,13 +108,18 @@ __all__ = [
     "Prompt",
     "RegionReset",
     "RegionState",
+    "Rendering",
+    "Said",
+    "ScriptCall",
     "SeedBlock",
     "SeedRefreshed",
     "SeedResolved",
     "Share",
     "Shelf",
     "Theme",
+    "Value",
     "Window",
+    "Wrote",
     "assemble",
     "attribute",
     "cost_of",
@@ -108,12 +130,17 @@ __all__ = [
     "estimate_text",
     "fit_blocks",
     "layout_of",
+    "load_rendering",
     "materialise",
+    "named",
     "names_of",
     "nowhere",
     "operate",
     "pointer",
     "rates_of",
+    "read_overflow",
+    "read_render",
+    "read_write",
     "resolve",
     "said_by",
     "where_stands",

@@ -16,7 +16,6 @@ from shoal.runtime.context._changes import (
     ContextCompacted,
     EntryWritten,
     ItemChanged,
-    SeedBlock,
     SeedRefreshed,
     SeedResolved,
 )
@@ -108,24 +107,32 @@ def apply_seed(state: RegionState, change: SeedResolved, sown: Sown) -> None:
     """Put what a seed gave into *state*; of a checklist the items follow as changes of their own."""
     if state.region.kind != "checklist":
         ids = range(state.next_id, state.next_id + len(change.blocks))
-        state.replace((), _seed_entries(state, ids, change.blocks, (), sown))
+        state.replace((), _seed_entries(state, ids, change, (), sown))
 
 
 def apply_refresh(state: RegionState, change: SeedRefreshed, sown: Sown) -> None:
     """Put what a seed gave in place of what it gave before."""
-    entries = _seed_entries(state, change.entry_ids, change.blocks, change.replaces, sown)
+    entries = _seed_entries(state, change.entry_ids, change, change.replaces, sown)
     state.replace(change.replaces, entries)
 
 
 def _seed_entries(
-    state: RegionState, ids: Sequence[int], blocks: Sequence[SeedBlock], replaces: Sequence[int], sown: Sown
+    state: RegionState,
+    ids: Sequence[int],
+    change: SeedResolved | SeedRefreshed,
+    replaces: Sequence[int],
+    sown: Sown,
 ) -> list[Entry]:
-    """Return *blocks* as entries. In a hashmap each gets a key that nobody else has: what others wrote stays theirs."""
+    """Return the blocks of *change* as entries.
+
+    In a hashmap each gets a key that nobody else has: what others wrote stays theirs.
+    """
     taken = {entry.key for entry in state.all_entries() if entry.entry_id not in replaces}
+    given = dict(change.keys)
     entries: list[Entry] = []
-    for entry_id, block in zip(ids, blocks, strict=True):
+    for entry_id, block in zip(ids, change.blocks, strict=True):
         state.next_id = max(state.next_id, entry_id + 1)
-        key = unused(block.name, taken) if state.region.kind == "hashmap" and block.name else None
+        key = unused(block.name, taken) if state.region.kind == "hashmap" and block.name else given.get(block.name)
         taken.add(key)
         message = Message("user", (block.text,) if block.text else (), blobs=sown.shelf.blobs(block.parts))
         entries.append(

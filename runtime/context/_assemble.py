@@ -13,8 +13,10 @@ from typing import Literal, TypeAlias, final
 import msgspec
 
 from shoal.providers import NO_TOOLS, Blob, Block, Intake, Message, Segment, Text, ToolSet, Volatility
-from shoal.runtime.context._entry import estimate_text, size
-from shoal.runtime.context._render import BLANK_LINE, Rendered, Theme
+from shoal.runtime.context._drawn import drawn
+from shoal.runtime.context._entry import chars_of, estimate_text, size
+from shoal.runtime.context._render import BLANK_LINE, Theme
+from shoal.runtime.context._said import Rendering
 from shoal.runtime.context._store import RegionState
 from shoal.runtime.context._window import Window
 from shoal.runtime.context.regions import KINDS
@@ -126,13 +128,16 @@ _EXPECTED: Mapping[Volatility, str] = {
 
 @final
 class _Shown(msgspec.Struct, frozen=True, gc=False):
-    """What a region brings to a prompt, kept until it changes."""
+    """What a region brings to a prompt, kept until it changes: blocks, messages, or both, each with what they have."""
 
     blocks: tuple[Block, ...] = ()
+    block_parts: tuple[Part, ...] = ()
+    block_tokens: int = 0
+    block_chars: int = 0
     segments: tuple[Segment, ...] = ()
-    parts: tuple[Part, ...] = ()
-    tokens: int = 0
-    chars: int = 0
+    message_parts: tuple[Part, ...] = ()
+    message_tokens: int = 0
+    message_chars: int = 0
     lifted: tuple[Blob, ...] = ()
     lifted_tokens: int = 0
 
@@ -147,7 +152,7 @@ def assemble(window: Window, tools: ToolSet = NO_TOOLS) -> Prompt:
         [shown(window.states[name], layout.theme, window.intake) for name in names]
         for names in (layout.system, layout.messages, layout.tail)
     )
-    every = (*system, *messages, *tail)
+    blocks = (*system, *tail)
     offered = (Part(TOOLS, tools.tokens, "tools"),) if tools.specs else ()
     named = zip((*layout.system, *layout.tail), (*system, *tail), strict=True)
     lifting = [(name, one) for name, one in named if one.lifted]
@@ -158,15 +163,16 @@ def assemble(window: Window, tools: ToolSet = NO_TOOLS) -> Prompt:
         tuple(chain.from_iterable([one.blocks for one in system])),
         (*lifted, *chain.from_iterable([one.segments for one in messages])),
         _joined([block for one in tail for block in one.blocks]),
-        tools.tokens + sum([one.tokens + one.lifted_tokens for one in every]),
-        sum([one.chars for one in every]),
-        tuple(
-            chain(
-                offered,
-                chain.from_iterable([one.parts for one in system]),
-                stored,
-                chain.from_iterable([one.parts for one in (*messages, *tail)]),
-            )
+        tools.tokens
+        + sum([one.block_tokens + one.lifted_tokens for one in blocks])
+        + sum([one.message_tokens for one in messages]),
+        sum([one.block_chars for one in blocks]) + sum([one.message_chars for one in messages]),
+        (
+            *offered,
+            *chain.from_iterable([one.block_parts for one in system]),
+            *stored,
+            *chain.from_iterable([one.message_parts for one in messages]),
+            *chain.from_iterable([one.block_parts for one in tail]),
         ),
     )
 
@@ -197,23 +203,39 @@ def shown(state: RegionState, theme: Theme, intake: Intake) -> _Shown:
 
 
 def _show(state: RegionState, theme: Theme, intake: Intake) -> _Shown:
-    if state.empty and state.instructions is None:
+    scripted = isinstance(state.rendering, Rendering)
+    if state.empty and state.instructions is None and not scripted:
         return _NOTHING
     name = state.region.name
-    made: Rendered = KINDS[state.region.kind].render(state, theme)
+    made = drawn(state, state.rendering, theme) if scripted else KINDS[state.region.kind].render(state, theme)
     if state.region.placement == "tail":
         parts = tuple(Part(name, block.tokens, "tail", cacheable=False) for block in made.blocks)
     else:
         parts = tuple([Part(name, block.tokens, cacheable=block.cacheable) for block in made.blocks])
-    if made.segments:
-        parts = (*parts, Part(name, state.tokens, "messages"))
-    chars = state.chars + (0 if state.instructions is None else size(state.instructions)[0])
-    tokens = sum([part.tokens for part in parts])
-    if not state.parts or made.segments:  # in messages they stand where they came
-        return _Shown(made.blocks, made.segments, parts, tokens, chars)
-    lifted = tuple(_pointed_at(state, intake))
+    if scripted:
+        messages = sum([segment.tokens for segment in made.segments])
+        block_chars = sum([size(text)[0] for block in made.blocks for text in block.texts])
+        message_chars = sum([chars_of(m) for segment in made.segments for m in segment.messages])
+    else:
+        messages = state.tokens
+        chars = state.chars + (0 if state.instructions is None else size(state.instructions)[0])
+        block_chars, message_chars = (0, chars) if made.segments else (chars, 0)
+    said = (Part(name, messages, "messages"),) if made.segments else ()
+    # In messages of the window's own they stand where they came.
+    lifted = tuple(_pointed_at(state, intake)) if state.parts and (scripted or not made.segments) else ()
     lines = sum([estimate_text(blob.stand_in) for blob in lifted])
-    return _Shown(made.blocks, (), parts, tokens, chars, lifted, state.part_tokens + lines)
+    return _Shown(
+        made.blocks,
+        parts,
+        sum([part.tokens for part in parts]),
+        block_chars,
+        made.segments,
+        said,
+        messages if said else 0,
+        message_chars,
+        lifted,
+        state.part_tokens + lines if lifted else 0,
+    )
 
 
 def _pointed_at(state: RegionState, intake: Intake) -> Iterator[Blob]:

@@ -203,12 +203,14 @@ class SeedResolved(msgspec.Struct, frozen=True, gc=False, array_like=True):
         form: The seed's form, such as `files`.
         blocks: What it gave, in order; each becomes one entry.
         notes: What was left out or cut, for people.
+        keys: Keys that the script of a custom region gave, by name of the block.
     """
 
     region: str
     form: str
     blocks: tuple[SeedBlock, ...]
     notes: tuple[str, ...] = ()
+    keys: tuple[tuple[str, str], ...] = ()
 
 
 @final
@@ -222,6 +224,7 @@ class SeedRefreshed(msgspec.Struct, frozen=True, gc=False, array_like=True):
         entry_ids: Ids of the new entries, one a block.
         replaces: Ids of the seed's earlier entries that are still there.
         notes: What failed or was cut, for people.
+        keys: Keys that the script of a custom region gave, by name of the block.
     """
 
     region: str
@@ -230,6 +233,7 @@ class SeedRefreshed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     entry_ids: tuple[int, ...]
     replaces: tuple[int, ...]
     notes: tuple[str, ...] = ()
+    keys: tuple[tuple[str, str], ...] = ()
 
 
 @final

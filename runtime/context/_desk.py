@@ -9,8 +9,10 @@ import msgspec
 
 from shoal.blueprints import ALWAYS_REGIONS
 from shoal.providers import Message, Text
+from shoal.runtime.context._calls import ScriptCall
 from shoal.runtime.context._entry import Draft, estimate_text
 from shoal.runtime.context._plan import Order, Planned
+from shoal.runtime.context._plan_custom import NOTHING_SAID, Said
 from shoal.runtime.context._store import Item, RegionState
 from shoal.runtime.context._window import Window
 from shoal.runtime.context.regions import Asked
@@ -26,6 +28,7 @@ class Answer(msgspec.Struct, frozen=True):
         orders: Summaries to order.
         is_error: The operation failed and changed nothing.
         wait: The operation has to wait for a summary of this region, then be asked for again; `None` for none.
+        call: A script has to be asked, and then the operation again with what it said; `None` for none.
     """
 
     text: str
@@ -33,6 +36,7 @@ class Answer(msgspec.Struct, frozen=True):
     orders: tuple[Order, ...] = ()
     is_error: bool = False
     wait: str | None = None
+    call: ScriptCall | None = None
 
 
 @final
@@ -56,12 +60,14 @@ class Desk(msgspec.Struct, frozen=True):
         origin: Where the arguments stand in the journal.
         in_flight: Regions whose summary is being made.
         may_wait: A write may wait for such a summary.
+        said: What the script of the region said.
     """
 
     window: Window
     origin: Origin
     in_flight: frozenset[str]
     may_wait: bool
+    said: Said = NOTHING_SAID
 
     def visible(self, name: str) -> RegionState:
         """Return the region called *name*, which the stage has to see."""

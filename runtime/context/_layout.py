@@ -62,7 +62,8 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
         stage: The stage.
         regions: Every region's definition in this stage, by name, hidden ones excluded.
         system: Names of the regions of the system section, in prompt order.
-        messages: Names of the regions that render as messages, in prompt order; the conversation is last.
+        messages: Names of the regions that render as messages, in prompt order: custom ones, which may render blocks
+            as well, then windows; the conversation is last.
         tail: Names of the regions that stand behind the conversation, in declared order.
         instructions_in: Where the stage's instructions stand.
         instructions: The instructions; `None` for a stage without any.
@@ -126,7 +127,9 @@ def layout_of(blueprint: Blueprint, stage: Stage, theme: Theme) -> Layout:
     order = {name: position for position, name in enumerate(visible)}
     system = [r for r in visible.values() if r.kind != "sliding_window" and r.placement != "tail"]
     system.sort(key=lambda region: _place(region, order))
-    messages = [n for n, region in visible.items() if region.kind == "sliding_window" and n != CONVERSATION]
+    said = [name for name in visible if name != CONVERSATION]
+    messages = [name for name in said if visible[name].kind == "custom"]
+    messages += [name for name in said if visible[name].kind == "sliding_window"]
     return Layout(
         stage.name,
         visible,

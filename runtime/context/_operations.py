@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from shoal.runtime.context._desk import Answer, Desk, OperationRefused, Origin
+from shoal.runtime.context._plan_custom import NOTHING_SAID, Said
 from shoal.runtime.context._region_tools import (
     context_append,
     context_attach,
@@ -29,6 +30,7 @@ def operate(
     *,
     in_flight: frozenset[str] = frozenset(),
     may_wait: bool = False,
+    said: Said = NOTHING_SAID,
 ) -> Answer:
     """Return what calling *tool* with *args* comes to; nothing changes.
 
@@ -39,9 +41,10 @@ def operate(
         origin: Where the arguments stand in the journal.
         in_flight: Regions whose summary is being made.
         may_wait: A write may wait for such a summary.
+        said: What the script of the region said, where it was asked before.
     """
     try:
-        return OPERATIONS[tool](Desk(window, origin, in_flight, may_wait), args)
+        return OPERATIONS[tool](Desk(window, origin, in_flight, may_wait, said), args)
     except OperationRefused as refusal:
         return Answer(f"[error] {refusal}", is_error=True)
 

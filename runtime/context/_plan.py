@@ -69,8 +69,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 def plan_entry(state: RegionState, draft: Draft, asked: Asked, most_tokens: int | None) -> Plan:
     """Return what writing *draft* into *state* as one entry comes to, cut to *most_tokens* where that is not `None`."""
-    shorter = _shortened(state, draft, asked, most_tokens)
-    cut = draft if shorter is None else _as_cut(draft, shorter)
+    cut = as_admitted(state, draft, asked, most_tokens)
     why = None if asked.record else uncovered(state.region, types_of(cut.message))
     if why is not None:
         return _turned_away(state, why, "Write what it takes.", asked, draft.tokens)
@@ -111,6 +110,12 @@ def plan_entry(state: RegionState, draft: Draft, asked: Asked, most_tokens: int 
     )
     changes.append((written, cut.message))
     return Plan("written", tuple(changes), orders, tokens=cut.tokens, of_tokens=draft.tokens, ratio=asked.ratio)
+
+
+def as_admitted(state: RegionState, draft: Draft, asked: Asked, most_tokens: int | None) -> Draft:
+    """Return *draft* as its region is asked to take it: cut to *most_tokens*, and to what fits where it may be cut."""
+    shorter = _shortened(state, draft, asked, most_tokens)
+    return draft if shorter is None else _as_cut(draft, shorter)
 
 
 def _shortened(state: RegionState, draft: Draft, asked: Asked, most_tokens: int | None) -> Cut | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from shoal.providers import EMPTY, Message, Text
 from shoal.runtime.context._changes import SeedBlock, SeedRefreshed
@@ -14,11 +15,23 @@ from shoal.runtime.context._store import RegionState
 from shoal.runtime.context._taking import said_by
 from shoal.runtime.context.regions import Asked
 
+BlockKeys: TypeAlias = tuple[tuple[str, str], ...]
+"""Keys that a script gave to pieces of a seed, by name of the piece."""
+
 
 def plan_refresh(
-    state: RegionState, asked: Asked, form: str, blocks: Sequence[SeedBlock], notes: tuple[str, ...], shelf: Shelf
+    state: RegionState,
+    asked: Asked,
+    form: str,
+    blocks: Sequence[SeedBlock],
+    notes: tuple[str, ...],
+    shelf: Shelf,
+    keys: BlockKeys = (),
 ) -> tuple[Planned, ...]:
-    """Return what changes where the seed of *state* gives *blocks* now; nothing where it gives the same bytes."""
+    """Return what changes where the seed of *state* gives *blocks* now; nothing where it gives the same bytes.
+
+    A block that keeps its old text keeps its key.
+    """
     if state.region.kind == "checklist":
         return _new_items(state, asked, blocks)
     old = {entry.seed: entry for entry in state.all_entries() if entry.seed is not None}
@@ -28,7 +41,9 @@ def plan_refresh(
         return ()
     ids = tuple(range(state.next_id, state.next_id + len(fitting)))
     replaces = tuple(entry.entry_id for entry in old.values())
-    return ((SeedRefreshed(state.region.name, form, fitting, ids, replaces, (*notes, *left_out)), None),)
+    kept = {b.name: old[b.name].key for b in named(blocks) if not b.ok and b.name in old}
+    every = (*keys, *((name, key) for name, key in kept.items() if key is not None and state.region.kind == "custom"))
+    return ((SeedRefreshed(state.region.name, form, fitting, ids, replaces, (*notes, *left_out), every), None),)
 
 
 def _with_old(blocks: Sequence[SeedBlock], old: Mapping[str, Entry]) -> Iterator[SeedBlock]:

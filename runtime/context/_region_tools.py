@@ -31,8 +31,11 @@ def context_write(desk: Desk, args: Mapping[str, Any]) -> Answer:
     draft = desk.draft(text_of(args, "content"), key_of(args))
     old = [entry for entry in state.all_entries() if draft.key is None or entry.key == draft.key]
     what = "the whole region" if draft.key is None else f"key {draft.key!r}"
-    said = f"Replaced {what} ({len(old)} {_entries(old)})" if old else f"Wrote {what}"
-    return _written(desk, state, draft, () if state.region.kind == "hashmap" else old, said)
+    # A custom region only shadows what a key held: its script still sees all of it when it has to free something.
+    shadows = state.region.kind == "custom" and draft.key is not None
+    done = "Shadowed" if shadows else "Replaced"
+    said = f"{done} {what} ({len(old)} {_entries(old)})" if old else f"Wrote {what}"
+    return _written(desk, state, draft, () if state.region.kind == "hashmap" or shadows else old, said)
 
 
 def context_append(desk: Desk, args: Mapping[str, Any]) -> Answer:
@@ -66,12 +69,17 @@ def context_attach(desk: Desk, args: Mapping[str, Any]) -> Answer:
 
 def _written(desk: Desk, state: RegionState, draft: Draft, old: Sequence[Entry], said: str) -> Answer:
     name = state.region.name
+    replaces = [entry.entry_id for entry in old]
+    call = desk.window.write_call(name, draft, desk.said, replaces=replaces)
+    if call is not None:
+        return Answer("", call=call)
     plan = desk.window.plan_write(
         name,
         draft,
-        replaces=[entry.entry_id for entry in old],
+        replaces=replaces,
         in_flight=name in desk.in_flight,
         may_wait=desk.may_wait,
+        said=desk.said,
     )
     if plan.outcome == "wait":
         return Answer("", orders=plan.orders, wait=name)

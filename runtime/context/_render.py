@@ -11,8 +11,8 @@ from typing import final
 
 import msgspec
 
-from shoal.blueprints import Region
-from shoal.providers import Block, Segment, Text
+from shoal.blueprints import CallerSeed, Region
+from shoal.providers import Block, Reach, Segment, Text
 from shoal.runtime.context._entry import Entry, estimate_text
 from shoal.runtime.context._store import Chunk, RegionState
 
@@ -33,15 +33,15 @@ class Theme:
 
     def __init__(self, names: Iterable[str]) -> None:
         known = "|".join(re.escape(name) for name in sorted(names))
-        self._forged = re.compile(rf"^## (?:{known})(?: \((?:continued|now)\))?[ \t]*\r?$", re.MULTILINE)
+        self._forged = re.compile(rf"^## (?P<name>{known})(?: \((?:continued|now)\))?[ \t]*\r?$", re.MULTILINE)
         self._headings: dict[tuple[str, bool, str | None], Text] = {}
 
-    def escaped(self, text: Text) -> Text:
-        r"""Return *text* with a backslash in front of each line that reads like the heading of a region."""
+    def escaped(self, text: Text, *, own: str | None = None) -> Text:
+        r"""Return *text* with a backslash in front of each line that reads like the heading of a region but *own*."""
         if _LINE_MARK not in text.body:
             return text
         plain = str(text)
-        safe = self._forged.sub(lambda found: "\\" + found.group(), plain)
+        safe = self._forged.sub(lambda found: found[0] if found["name"] == own else "\\" + found[0], plain)
         return text if safe == plain else Text.of(safe)
 
     def heading(self, region: Region, *, continued: bool = False) -> Text:
@@ -94,7 +94,9 @@ def _block(region: Region, chunk: Chunk, theme: Theme) -> Block:
             texts.extend([theme.escaped(text) for text in said_in_block(entry)])
     chunk.rendered = len(chunk.groups)
     tokens = chunk.tokens - chunk.part_tokens + estimate_text(heading)
-    chunk.block = Block(region.name, tuple(texts), tokens, region.volatility, frozen=chunk.frozen)
+    chunk.block = Block(
+        region.name, tuple(texts), tokens, region.volatility, frozen=chunk.frozen, reach=reach_of(region)
+    )
     return chunk.block
 
 
@@ -103,21 +105,29 @@ def said_in_block(entry: Entry) -> Sequence[Text]:
     if not entry.message.blobs:
         return entry.message.texts
     lines = [piece for blob in entry.message.blobs for piece in (NEW_LINE, blob.stand_in)]
-    return (*entry.message.texts, *lines) if entry.message.texts else lines[1:]
+    return (*entry.message.texts, *lines) if any(entry.message.texts) else lines[1:]
+
+
+def reach_of(region: Region) -> Reach:
+    """Return where else the text of *region* may stand: what a caller gives is a run's own."""
+    if isinstance(region.seed, CallerSeed):
+        return "run"
+    return "any" if getattr(region.seed, "refresh", "once") == "once" else "stage"
 
 
 def _instructed(block: Block, instructions: Text) -> Block:
     """Return *block* with *instructions* behind what it says."""
     between = (BLANK_LINE,) if len(block.texts) > 1 else ()
     tokens = block.tokens + estimate_text(instructions)
-    return Block(block.owner, (*block.texts, *between, instructions), tokens, block.volatility)
+    return Block(block.owner, (*block.texts, *between, instructions), tokens, block.volatility, reach="stage")
 
 
 def one_block(region: Region, texts: Sequence[Text], tokens: int, theme: Theme) -> Rendered:
     """Render *texts*, whose forged headings are escaped here, as the single block of *region*."""
     heading = theme.heading(region)
     whole = (heading, *[theme.escaped(text) for text in texts])
-    return Rendered(blocks=(Block(region.name, whole, tokens + estimate_text(heading), region.volatility),))
+    block = Block(region.name, whole, tokens + estimate_text(heading), region.volatility, reach=reach_of(region))
+    return Rendered(blocks=(block,))
 
 
 def as_segments(state: RegionState) -> Rendered:

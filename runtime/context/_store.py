@@ -123,6 +123,7 @@ class RegionState:
         "chars",
         "chunks",
         "cut",
+        "drawn",
         "entries",
         "instruction_tokens",
         "instructions",
@@ -136,6 +137,7 @@ class RegionState:
         "part_tokens",
         "parts",
         "region",
+        "rendering",
         "tokens",
     )
 
@@ -163,6 +165,10 @@ class RegionState:
         """`moved` as it was when the model last saw its entries numbered."""
         self.cached: Any = None
         """What was rendered of the region as a whole, until it changes."""
+        self.rendering: Any = None
+        """What the script of a custom region made of it; `None` for nothing that can be used."""
+        self.drawn: Any = None
+        """Its blocks and segments, as they were sent last."""
 
     def __repr__(self) -> str:
         return f"<RegionState {self.region.name} {self.region.kind} {self.tokens}/{self.limits.budget} tokens>"

@@ -21,6 +21,7 @@ from shoal.runtime.context._apply import (
     apply_write,
 )
 from shoal.runtime.context._budget import Limits, resolve
+from shoal.runtime.context._calls import Scene, ScriptCall, overflow_call, render_call
 from shoal.runtime.context._changes import (
     BudgetChange,
     Change,
@@ -40,8 +41,10 @@ from shoal.runtime.context._dump import dump_region
 from shoal.runtime.context._entry import Draft
 from shoal.runtime.context._layout import CONVERSATION, Layout, cut_of
 from shoal.runtime.context._plan import Order, Plan, Planned, plan_entry, plan_items
-from shoal.runtime.context._refresh import plan_refresh
-from shoal.runtime.context._room import to_fit, under_pressure
+from shoal.runtime.context._plan_custom import NOTHING_SAID, Said, next_call, plan_custom
+from shoal.runtime.context._refresh import BlockKeys, plan_refresh
+from shoal.runtime.context._room import NO_FREES, Frees, calls_under_pressure, to_fit, under_pressure
+from shoal.runtime.context._said import Rendering
 from shoal.runtime.context._shelf import Shelf
 from shoal.runtime.context._store import RegionState
 from shoal.runtime.context._summary import plan_summary
@@ -107,10 +110,13 @@ class Window:
             home = name == layout.instructions_in
             state.instruct(layout.instructions if home else None, layout.instruction_tokens if home else 0)
 
-    def plan_layout(self, layout: Layout, model: str, window_tokens: int) -> tuple[Change, ...]:
+    def plan_layout(
+        self, layout: Layout, model: str, window_tokens: int, *, frees: Frees = NO_FREES
+    ) -> tuple[Change, ...]:
         """Return what a change to *layout* and *model* does: what is shed, then one report where a budget changed.
 
-        Call it before `enter`. A region that is over its new budget shrinks by its own rule, newest kept.
+        Call it before `enter`. A region that is over its new budget shrinks by its own rule, newest kept; of custom
+        ones goes first what their scripts free (*frees*, see `layout_calls`).
         """
         changes: list[Change] = []
         report: list[BudgetChange] = []
@@ -118,7 +124,7 @@ class Window:
             region = layout.regions.get(name, state.region)
             limits = resolve(region, window_tokens)
             if state.limits.budget != limits.budget:
-                evicted = list(to_fit(state, region, limits.estimated(self.ratio)))
+                evicted = list(to_fit(state, region, limits.estimated(self.ratio), frees.get(name, ())))
                 changes.extend(evicted)
                 report.append(
                     BudgetChange(name, state.limits.budget, limits.budget, sum(change.tokens for change in evicted))
@@ -126,6 +132,17 @@ class Window:
         if report:
             changes.append(LayoutChanged(model, window_tokens, tuple(report)))
         return tuple(changes)
+
+    def layout_calls(self, layout: Layout, window_tokens: int) -> tuple[ScriptCall, ...]:
+        """Return what the scripts of custom regions have to be asked before `plan_layout`."""
+        calls: list[ScriptCall] = []
+        for name, state in self.states.items():
+            region = layout.regions.get(name, state.region)
+            limits = resolve(region, window_tokens).estimated(self.ratio)
+            over = state.charged - limits.budget
+            if region.kind == "custom" and region.admission != "reject" and over > 0:
+                calls.append(overflow_call(state, over, limits))
+        return tuple(calls)
 
     # --- planning
 
@@ -139,6 +156,7 @@ class Window:
         in_flight: bool = False,
         may_wait: bool = False,
         joins: bool = False,
+        said: Said = NOTHING_SAID,
     ) -> Plan:
         """Return what writing *draft* into *region* comes to; nothing changes.
 
@@ -150,10 +168,47 @@ class Window:
             in_flight: A summary of the region is being made.
             may_wait: The writer can wait for it.
             joins: The entry answers a call of the newest group of the conversation.
+            said: What the script of a custom region said of this write; see `write_call`.
         """
         state = self.states[region]
+        asked = self._asked(region, draft, replaces, in_flight=in_flight, may_wait=may_wait, joins=joins)
+        if state.region.kind == "custom":
+            return plan_custom(state, draft, asked, most_tokens, said)
+        plan = plan_items if state.region.kind == "checklist" else plan_entry
+        return plan(state, draft, asked, most_tokens)
+
+    def write_call(
+        self,
+        region: str,
+        draft: Draft,
+        said: Said,
+        *,
+        most_tokens: int | None = None,
+        replaces: Sequence[int] = (),
+        joins: bool = False,
+    ) -> ScriptCall | None:
+        """Return what the script of *region* has to be asked before *draft* is written; `None` for nothing more.
+
+        What comes of the call belongs into *said*, and this is asked again; then `plan_write` is given all of it.
+        """
+        state = self.states[region]
+        if state.region.kind != "custom":
+            return None
+        return next_call(state, draft, self._asked(region, draft, replaces, joins=joins), most_tokens, said)
+
+    def _asked(
+        self,
+        region: str,
+        draft: Draft,
+        replaces: Sequence[int],
+        *,
+        in_flight: bool = False,
+        may_wait: bool = False,
+        joins: bool = False,
+    ) -> Asked:
+        state = self.states[region]
         gone = frozenset(replaces)
-        asked = Asked(
+        return Asked(
             state.limits.estimated(self.ratio),
             self.ratio,
             gone,
@@ -163,8 +218,6 @@ class Window:
             joins,
             record=region == CONVERSATION and draft.writer == "framework",
         )
-        plan = plan_items if state.region.kind == "checklist" else plan_entry
-        return plan(state, draft, asked, most_tokens)
 
     def shares(self, region: str, costs: Sequence[int]) -> tuple[int, ...]:
         """Return what each result of the newest turn's calls may cost, n in call order.
@@ -187,7 +240,7 @@ class Window:
         return plan_summary(self.states, self.states[region], entry_ids, summary, tokens, self.ratio)
 
     def plan_pressure(
-        self, need_tokens: int, *, waited: Iterable[Order] = ()
+        self, need_tokens: int, *, waited: Iterable[Order] = (), frees: Frees = NO_FREES
     ) -> tuple[tuple[Change, ...], tuple[Order, ...]]:
         """Return what goes so that *need_tokens* (estimated) become free, in the order of the cascade.
 
@@ -195,15 +248,33 @@ class Window:
             need_tokens: Tokens that are wanted, 1 or more.
             waited: Summaries that this was asked to wait for before, and that are over. Where one failed, its region
                 drops its oldest groups instead; where it came, the region is passed over.
+            frees: What the scripts of custom regions free; see `pressure_calls`.
 
         Returns:
             Changes to apply, and summaries to order: where there are any, wait for them and plan again.
         """
-        seen = [self.states[name] for name in self.layout.regions]
-        return under_pressure(seen, need_tokens, {order.region: order for order in waited}, self.ratio)
+        return under_pressure(self._seen, need_tokens, {order.region: order for order in waited}, self.ratio, frees)
+
+    def pressure_calls(self, need_tokens: int) -> tuple[ScriptCall, ...]:
+        """Return what the scripts of custom regions have to be asked before `plan_pressure`."""
+        return calls_under_pressure(self._seen, need_tokens, self.ratio)
+
+    @property
+    def scripted(self) -> bool:
+        """A script renders some region of this stage."""
+        return any(region.kind == "custom" for region in self.layout.regions.values())
+
+    @property
+    def _seen(self) -> list[RegionState]:
+        return [self.states[name] for name in self.layout.regions]
 
     def plan_refresh(
-        self, region: str, form: str, blocks: Sequence[SeedBlock], notes: tuple[str, ...] = ()
+        self,
+        region: str,
+        form: str,
+        blocks: Sequence[SeedBlock],
+        notes: tuple[str, ...] = (),
+        keys: BlockKeys = (),
     ) -> tuple[Planned, ...]:
         """Return what changes where the seed of *region* gives *blocks* now; nothing where it gives the same bytes.
 
@@ -212,10 +283,31 @@ class Window:
             form: The seed's form.
             blocks: What it gave, in order; in place of one that failed its old block stays.
             notes: What failed, for people.
+            keys: Keys that the script of a custom region gave, by name of the block.
         """
         state = self.states[region]
         asked = Asked(state.limits.estimated(self.ratio), self.ratio)
-        return plan_refresh(state, asked, form, blocks, notes, self.shelf)
+        return plan_refresh(state, asked, form, blocks, notes, self.shelf, keys)
+
+    # --- rendering custom regions
+
+    def render_calls(self, model: str, iterations: int) -> tuple[ScriptCall, ...]:
+        """Return the calls that render the custom regions of this stage, in declared order.
+
+        Args:
+            model: The model that is asked.
+            iterations: How many inferences this visit of the stage has had.
+        """
+        seen = self._seen
+        total = round(sum(state.charged for state in seen) * self.ratio)
+        scene = Scene(self.layout.stage, iterations, model, total, self.window_tokens)
+        return tuple(render_call(state, self.ratio, scene) for state in seen if state.region.kind == "custom")
+
+    def show(self, region: str, rendering: Rendering | None) -> None:
+        """Let *region* be seen as its script rendered it; `None` shows its entries as plain text."""
+        state = self.states[region]
+        state.rendering = rendering
+        state.touched()
 
     # --- applying
 

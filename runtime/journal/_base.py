@@ -184,6 +184,16 @@ class Journal(Reader, Protocol):
         """Keep the bytes of a part under their *digest*, once; durable no later than the events appended behind it."""
         ...
 
+    def set_aside(self, run_id: str, seq: int) -> None:
+        """Take the events of *run_id* from *seq* (2 or more) on out of its history, so that it goes on before them.
+
+        Nothing of the run may be on its way to the journal.
+
+        Raises:
+            JournalFailed: It could not be written.
+        """
+        ...
+
     def tail(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Event]:
         """Yield the events of *run_id* behind *after*, and go on with new ones as they become durable; never ends."""
         ...

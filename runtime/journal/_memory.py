@@ -61,6 +61,12 @@ class MemoryJournal:
         """Keep the bytes of a part under *digest*."""
         self._parts.setdefault(digest, data)
 
+    def set_aside(self, run_id: str, seq: int) -> None:
+        """Forget the events of *run_id* from *seq* on."""
+        del self._events[run_id][seq - 1 :]
+        for event in self._events[run_id]:
+            self._register.note(event)
+
     async def barrier(self) -> None:
         """Keep everything appended so far, and show it to the observers."""
         self._settle()

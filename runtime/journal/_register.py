@@ -53,6 +53,16 @@ class Register:
         return [row for row in self._rows.values() if root is None or row.root == root]
 
 
+def register_of(events: Sequence[Event]) -> RunRow:
+    """Return the row of a run with these *events* (1 or more, the oldest first)."""
+    register = Register()
+    for event in events:
+        register.note(event)
+    row = register.row(events[0].run_id)
+    assert row is not None  # the first event of a run makes it
+    return row
+
+
 def row_of(event: Event, spawned: RunSpawned) -> RunRow:
     """Return the row that a run begins with; *event* is its first, with the payload *spawned*."""
     return RunRow(

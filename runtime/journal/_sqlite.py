@@ -11,8 +11,9 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import final
 
@@ -20,7 +21,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from shoal.errors import JournalFailed
+from shoal.errors import JournalDamaged, JournalFailed
 from shoal.runtime import _threads
 from shoal.runtime.context import PartStored
 from shoal.runtime.events import NUMBERS, Event, RunEnded, RunSpawned, encode
@@ -29,7 +30,7 @@ from shoal.runtime.journal._commit import Batch, Tails, tell
 from shoal.runtime.journal._file import PAGE_BYTES, Durability, checkpoint, open_for_writing
 from shoal.runtime.journal._leases import Leases
 from shoal.runtime.journal._reader import COLUMNS, SqliteReader
-from shoal.runtime.journal._register import NOTED, asked_by, change_of, row_of
+from shoal.runtime.journal._register import NOTED, asked_by, change_of, register_of, row_of
 
 _SLOW_COMMIT_S = 0.005
 _SLOW_COMMITS = 3
@@ -137,6 +138,39 @@ class SqliteJournal(SqliteReader):
         """
         data = self._unsaved.get(digest)
         return super().part(digest) if data is None else data
+
+    def set_aside(self, run_id: str, seq: int) -> None:
+        """Take the events of *run_id* from *seq* on out of its history; they stay in the file, under a number below 0.
+
+        Raises:
+            JournalFailed: It could not be written.
+        """
+        self._check()
+        good = list(takewhile(lambda event: event.seq < seq, self._good(run_id)))
+        with self._lock:
+            number = self._numbers.pop(run_id, None) or self._known(run_id)
+            db = self._writing
+            try:
+                db.execute("BEGIN IMMEDIATE")
+                db.execute("DELETE FROM events WHERE run = -?", (number,))
+                db.execute("UPDATE events SET run = -run WHERE run = ? AND seq >= ?", (number, seq))
+                row = register_of(good)
+                values = (row.title, row.status, row.ended_at, row.stage, row.questions, number)
+                db.execute(
+                    "UPDATE runs SET title = ?, status = ?, ended_at = ?, stage = ?, questions = ? WHERE run = ?",
+                    values,
+                )
+                db.execute("COMMIT")
+            except sqlite3.Error as exc:
+                raise JournalFailed(f"{str(self.path)!r} cannot be mended: {exc}; copy it, and mend the copy") from exc
+            finally:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+
+    def _good(self, run_id: str) -> Iterator[Event]:
+        """Yield the events of *run_id* up to the first that cannot be read."""
+        with suppress(JournalDamaged):
+            yield from self.read(run_id)
 
     async def barrier(self) -> None:
         """Return once everything appended so far is durable.

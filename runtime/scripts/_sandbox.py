@@ -25,6 +25,7 @@ Plain: TypeAlias = "str | int | float | bool | Sequence[Plain] | Mapping[str, Pl
 
 _MOST_ARGUMENT_BYTES = 4 * 1024 * 1024
 _SUSPENSIONS = 100
+_MOST_LOOKED_AT = 1024
 
 
 @final
@@ -93,6 +94,7 @@ class Sandbox:
         self._stack = ExitStack()
         self._pool: pydantic_monty.Monty | None = None
         self._threads = threads
+        self._defined: dict[tuple[str, tuple[str, ...]], frozenset[str]] = {}
 
     def __repr__(self) -> str:
         return f"<Sandbox {'idle' if self._pool is None else 'open'}>"
@@ -103,14 +105,21 @@ class Sandbox:
         self._pool = None
 
     async def defines(self, script: Script, names: Sequence[str]) -> frozenset[str]:
-        """Return which of *names* the script defines at its top level as functions.
+        """Return which of *names* the script defines at its top level as functions; the same text is looked at once.
 
         Raises:
             ScriptError: It cannot be read, or fails before anything of it is called.
         """
+        key = (script.digest, tuple(names))
+        known = self._defined.get(key)
+        if known is not None:
+            return known
         probes = [_PROBE.format(name=name) for name in names]
         found = await self._in_thread(script, "\n".join(["__found = []", *probes, "__found"]), {}, 0.0, 0)
-        return frozenset(str(name) for name in cast("Sequence[object]", found))
+        known = self._defined[key] = frozenset(str(name) for name in cast("Sequence[object]", found))
+        if len(self._defined) > _MOST_LOOKED_AT:
+            del self._defined[next(iter(self._defined))]
+        return known
 
     async def call(self, script: Script, function: str, argument: Plain, *, at: float, seed: int) -> Plain:
         """Call *function* of *script* with one *argument*, a plain copy, and return what it gives, plain again.

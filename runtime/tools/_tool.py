@@ -22,6 +22,7 @@ from shoal.providers import EMPTY, Text, ToolSpec
 from shoal.runtime._attachment import Attachment, attachment
 from shoal.runtime._paths import Also
 from shoal.runtime.context import estimate_text
+from shoal.runtime.scripts import Sandbox
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -146,6 +147,7 @@ class ToolContext:
         shell: How shell lines run.
         now: Returns the time, unix seconds.
         facts: What the run may be told about itself.
+        sandbox: What runs scripts; `None` for nothing.
     """
 
     run_id: str
@@ -161,6 +163,7 @@ class ToolContext:
     shell: Shell = Shell()
     now: Callable[[], float] = time.time
     facts: RunFacts = RunFacts()
+    sandbox: Sandbox | None = None
 
 
 class Call(Protocol):

@@ -43,7 +43,7 @@ class Swarm(runtime.Swarm):
         limits: What runs may do at most.
         permissions: What the user allows.
         retry: How often a request is repeated.
-        pools: Most requests in flight by provider's name, and `tools`.
+        pools: Most requests in flight by provider's name, or by `provider:model`, and `tools`.
         clock: Time and randomness.
         services: Workers that live as long as the swarm, by name.
         beside: Workers that run beside the lanes and, like them, may fail without hurting a run, by name.

@@ -101,8 +101,8 @@ def test_the_licence_is_whole():
 def test_every_note_of_a_change_has_a_kind(project: dict[str, Any]):
     kinds = {kind["directory"] for kind in project["tool"]["towncrier"]["type"]}
     for note in (HOUSE / "changes").glob("[!.]*"):
-        _, kind, suffix = note.name.split(".")
-        assert (kind in kinds, suffix) == (True, "md")
+        _, kind, *number, suffix = note.name.split(".")
+        assert (kind in kinds, suffix, [part for part in number if not part.isdigit()]) == (True, "md", [])
         assert note.read_text("utf-8").strip()
 
 

@@ -34,6 +34,7 @@ from shoal.runtime.events import (
     RunPaused,
     RunRestarted,
     RunResumed,
+    ScriptFailed,
     ToolCallCompleted,
 )
 from shoal.testing import ScriptedProvider, call
@@ -123,6 +124,12 @@ SAID: list[tuple[Payload, str, str, dict[str, object]]] = [
     (ToolCallCompleted(3, 0, Text.of("x"), True, gate="schema"), "tool call completed", "debug", {"gate": "schema"}),
     (LaneDegraded("titling", 4, "", "nonsense", "'the secret'"), "lane degraded", "warning", {"reason": "nonsense"}),
     (LaneDegraded("titling", 4, "", "dropped"), "lane degraded", "debug", {"lane": "titling"}),
+    (
+        ScriptFailed("blueprint:b.py", "render", "raised", "'the secret'", "brain"),
+        "script failed",
+        "warning",
+        {"script": "blueprint:b.py", "function": "render", "region": "brain", "reason": "raised"},
+    ),
     (ContextCompacted("notes", (1, 2), (1,), Text.of("s"), 9, 5), "context compacted", "info", {"bytes_saved": 5}),
 ]
 
@@ -135,6 +142,14 @@ def test_each_noteworthy_event_has_its_line(payload: Payload, event: str, level:
     assert (line["event"], line["level"], line["stage"], line["seq"]) == (event, level, "work", 3)
     assert fields.items() <= line.items()
     assert "secret" not in str(line)
+
+
+def test_a_script_that_goes_on_failing_is_said_once_for_each_region_and_function():
+    story = begun()
+    for region, function in (("a", "render"), ("b", "render"), ("a", "render"), ("a", "on_write")):
+        story.add(ScriptFailed("blueprint:b.py", function, "time", "", region))
+    said = [(line["region"], line["function"]) for line in lines(story) if line["event"] == "script failed"]
+    assert said == [("a", "render"), ("b", "render"), ("a", "on_write")]
 
 
 def test_what_nobody_looks_for_has_no_line():

@@ -263,5 +263,5 @@ def test_the_repr_shows_no_key():
     made = anthropic(KEY, headers={"X-Other": KEY})
     assert (
         repr(made)
-        == "<VendorProvider anthropic, <MessagesDialect 2023-06-01>, <Transport to https://api.anthropic.com/, closed>>"
+        == "<VendorProvider anthropic, <MessagesDialect 2023-06-01>, <Transport to https://api.anthropic.com, closed>>"
     )

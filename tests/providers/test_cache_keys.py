@@ -31,26 +31,43 @@ def test_another_prefix_is_another_key():
     assert len({keys.key(one) for one in others}) == 4
 
 
-def test_above_the_rate_each_run_has_a_key_of_its_own():
+def test_above_the_rate_the_next_runs_share_a_second_key():
     keys = CacheKeys(per_key=2, clock=Clock())
-    made = [keys.key(asked(run)) for run in ("a", "b", "c", "d", "c")]
-    assert made[0] == made[1]
-    assert made[2] == made[4] != made[3]
+    made = [keys.key(asked(run)) for run in ("a", "b", "c", "d", "e")]
+    assert made[0] == made[1] != made[2] == made[3] != made[4]
     assert all(len(key) <= 64 for key in made)
 
 
-def test_a_minute_later_the_shared_key_is_free_again():
+def test_a_run_keeps_its_key_however_much_it_asks():
+    keys = CacheKeys(per_key=1, clock=Clock())
+    assert len({keys.key(asked("a")) for _ in range(5)}) == 1
+
+
+def test_a_minute_later_the_first_key_takes_runs_again():
     clock = Clock()
     keys = CacheKeys(per_key=1, clock=clock)
     first = keys.key(asked("a"))
     assert keys.key(asked("b")) != first
     clock.now = 61.0
-    assert keys.key(asked("b")) == first
+    assert keys.key(asked("c")) == first
 
 
-def test_a_request_of_no_run_keeps_the_shared_key():
+def test_requests_of_no_run_go_where_there_is_room():
     keys = CacheKeys(per_key=1, clock=Clock())
-    assert keys.key(asked()) == keys.key(asked())
+    assert keys.key(asked()) != keys.key(asked())
+
+
+def test_what_a_caller_gives_a_run_is_no_part_of_the_shared_prefix():
+    own = [block(text, volatility="stable", reach="run") for text in ("1", "2")]
+    one, other = (request(user("x"), system=(block("s", volatility="stable"), mine)) for mine in own)
+    assert shared_prefix(one) == shared_prefix(other)
+
+
+def test_the_run_that_was_seen_least_recently_is_forgotten():
+    keys = CacheKeys(per_key=1, max_runs=1, clock=Clock())
+    first = keys.key(asked("a"))
+    keys.key(asked("b"))
+    assert keys.key(asked("a")) != first
 
 
 def test_the_prefix_that_was_seen_least_recently_is_forgotten():

@@ -23,6 +23,7 @@ from shoal.providers import (
     Breaker,
     Completed,
     ModelProfile,
+    RateLimit,
     ReasoningDelta,
     Reply,
     Request,
@@ -237,6 +238,55 @@ async def test_any_async_iterator_will_do():
     assert await exchange(Bare(TextDelta("a"), ReasoningDelta("b"), completed), request(user("x"))) is completed
 
 
+# --- pacing
+
+
+class PacedProvider:
+    """A scripted provider whose vendor takes few tokens a minute."""
+
+    def __init__(self, *replies: Any) -> None:
+        self.scripted = ScriptedProvider(*replies)
+        self.limit = RateLimit(tokens_per_minute=100)
+        self.name = self.scripted.name
+
+    def rate_limit(self, _model: str) -> RateLimit:
+        return self.limit
+
+    def profile(self, model: str) -> ModelProfile:
+        return self.scripted.profile(model)
+
+    def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
+        return self.scripted.stream(request)
+
+
+async def seconds_for(provider: Any, tokens: int) -> float:
+    began = anyio.current_time()
+    await exchange(provider, request(system=(block("x" * 4 * tokens),)))
+    return anyio.current_time() - began
+
+
+async def test_a_request_waits_until_the_vendor_takes_it():
+    provider = PacedProvider(Say("a", usage=Usage(uncached=100)), "b")
+    assert await seconds_for(provider, 100) == 0
+    assert await seconds_for(provider, 50) == pytest.approx(30)
+
+
+async def test_what_the_vendor_counted_is_what_later_requests_wait_for():
+    provider = PacedProvider(Say("a", usage=Usage(cache_read=90, uncached=10)), "b")
+    assert await seconds_for(provider, 100) == 0
+    assert await seconds_for(provider, 90) == 0
+
+
+async def test_each_attempt_is_paced_and_one_that_brought_nothing_costs_nothing():
+    provider = PacedProvider(blip(), "a")
+    assert await seconds_for(provider, 100) == pytest.approx(1)
+
+
+async def test_what_was_written_before_a_cut_stays_counted():
+    provider = PacedProvider(Say("half", cut_after=4), "a")
+    assert await seconds_for(provider, 100) == pytest.approx(60)
+
+
 # --- the breaker
 
 
@@ -314,6 +364,21 @@ def test_a_reset_closes_it():
     breaker, _ = opened()
     breaker.reset()
     assert breaker.allow()
+
+
+def test_it_knows_why_it_is_open_until_something_works():
+    breaker = Breaker()
+    why = ProviderSetup("no credits")
+    breaker.record(why)
+    assert breaker.why is why
+    breaker.record(None)
+    assert breaker.why is None
+
+
+def test_a_person_may_ask_for_a_probe_before_the_wait_is_over():
+    breaker, _ = opened()
+    breaker.retry_now()
+    assert [breaker.allow(), breaker.allow()] == [True, False]
 
 
 def test_it_can_be_told_never_to_open():

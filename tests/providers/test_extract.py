@@ -155,3 +155,17 @@ def test_a_title_is_one_short_line_that_is_not_empty(text: str):
 
 def test_words_are_compared_without_case_plural_and_filler():
     assert words_of("The Boats_of the harbour's piers") == {"boat", "harbour", "pier"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "The file 'pkg/__init__.py' holds `__version__` and more.",
+            "The file 'pkg/__init__.py' holds `__version__` and more.",
+        ),
+        ("It serves __forty fishing boats__ today.", "It serves forty fishing boats today."),
+    ],
+)
+def test_names_keep_their_underscores_and_emphasis_goes(text: str, said: str):
+    assert extract(text, 1) == said

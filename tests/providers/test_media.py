@@ -248,6 +248,13 @@ def test_a_document_says_how_many_pages_it_has(data: bytes, pages: int | None):
     assert media_of(data) == Media("application/pdf", pages=pages)
 
 
+@pytest.mark.parametrize("lock", [b"/Encrypt 12 0 R", b"/Encrypt<</Filter /Standard>>"])
+def test_a_locked_document_has_a_type_of_its_own_that_nobody_takes(lock: bytes):
+    locked = b"%PDF-1.7 /Type /Page trailer <<" + lock + b">>"
+    assert media_of(locked) == Media("application/x-encrypted-pdf")
+    assert media_of(b"%PDF-1.7 (about /Encrypt as a word)").mime == "application/pdf"
+
+
 def test_a_document_that_unpacks_to_much_more_is_read_so_far_and_no_further(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("shoal.providers._media_pdf._MOST_UNPACKED", 100)
     bomb = packed(b"/Type /Page " + b" " * 10_000 + b"/Type /Page ")

@@ -11,7 +11,17 @@ from providers_parts import block, request, user
 from test_responses_reply import WHOLE, created, end, message
 
 from shoal.errors import ProviderError, ProviderRefused, ProviderSetup
-from shoal.providers import Completed, Request, RetryPolicy, VendorProvider, codex, exchange, openai, openai_chat
+from shoal.providers import (
+    Completed,
+    Request,
+    RetryPolicy,
+    TokenCount,
+    VendorProvider,
+    codex,
+    exchange,
+    openai,
+    openai_chat,
+)
 from shoal.providers._refusals import Asked
 from shoal.providers._vendor import Line
 
@@ -98,11 +108,36 @@ async def test_an_error_is_the_leaf_that_it_means_and_holds_no_key(steps: tuple[
     assert KEY not in f"{caught.value!r}{vars(caught.value)!r}{caught.value.__cause__!r}"
 
 
-async def test_tokens_are_counted_by_the_models_vocabulary():
-    count = await openai(KEY).count_tokens(request(user("one two three"), model=MODEL))
+ASKED = request(user("one two three"), model=MODEL, options={"reasoning": {"effort": "low"}, "service_tier": "auto"})
+
+
+@pytest.mark.parametrize("make", [openai_chat, codex])
+async def test_where_the_vendor_does_not_count_the_models_vocabulary_does(make: Any):
+    count = await make(KEY).count_tokens(ASKED)
     assert (count.how, count.exact) == ("tiktoken:o200k_base", False)
     assert 3 <= count.tokens <= 15
-    assert await openai_chat(KEY).count_tokens(request(user("one two three"), model=MODEL)) == count
+
+
+async def counted(url: str) -> TokenCount:
+    provider = openai(KEY, base_url=url)
+    try:
+        return await provider.count_tokens(ASKED)
+    finally:
+        await provider.aclose()
+
+
+async def test_the_vendor_counts():
+    async with serving(answer(200, {"object": "response.input_tokens", "input_tokens": 12})) as server:
+        count = await counted(server.url)
+    assert count == TokenCount(12, "vendor", exact=True)
+    assert server.received[0].path == "/v1/responses/input_tokens"
+    assert set(server.received[0].json) == {"input", "model", "reasoning"}
+
+
+async def test_a_server_that_does_not_count_leaves_it_to_the_vocabulary():
+    async with serving(answer(404, {})) as server:
+        count = await counted(server.url)
+    assert count.how == "tiktoken:o200k_base"
 
 
 async def test_the_api_knows_nothing_of_its_models():

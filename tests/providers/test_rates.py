@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from shoal.errors import ConfigInvalid
-from shoal.providers import RateLimit
+from shoal.providers import RateLimit, RateStatistics, Usage
 from shoal.providers._refusals import duration_s
 
 pytestmark = pytest.mark.anyio
@@ -42,8 +42,48 @@ async def test_a_request_larger_than_the_limit_waits_for_all_of_it():
 async def test_what_was_counted_too_high_is_given_back():
     limit = RateLimit(tokens_per_minute=600)
     await limit.admit(600)
-    limit.settle(600, 100)
+    limit.settle(600, Usage(uncached=40, cache_read=5000, cache_write=20, cache_write_long=10, output=30))
     assert await waited(limit, 500) == 0
+    assert await waited(limit, 1) > 0
+
+
+async def test_what_came_to_nothing_counts_nothing():
+    limit = RateLimit(tokens_per_minute=600)
+    await limit.admit(600)
+    limit.settle(600, None)
+    assert await waited(limit, 600) == 0
+
+
+async def test_where_the_vendor_limits_input_output_does_not_count():
+    limit = RateLimit()
+    limit.observe({"anthropic-ratelimit-input-tokens-limit": "600"})
+    await limit.admit(600)
+    limit.settle(600, Usage(uncached=600, output=600))
+    assert await waited(limit, 10) == 1
+
+
+async def test_a_large_request_is_not_passed_by_small_ones_behind_it():
+    limit = RateLimit(tokens_per_minute=600)
+    await limit.admit(600)
+    order: list[int] = []
+
+    async def wait(tokens: int) -> None:
+        await limit.admit(tokens)
+        order.append(tokens)
+
+    async with anyio.create_task_group() as tasks:
+        for tokens in (500, 1, 2):
+            tasks.start_soon(wait, tokens)
+            await anyio.wait_all_tasks_blocked()
+        assert limit.statistics().queued == 3
+    assert order == [500, 1, 2]
+
+
+async def test_the_statistics_say_what_was_waited():
+    limit = RateLimit(requests_per_minute=60)
+    for _ in range(61):
+        await limit.admit(0)
+    assert limit.statistics() == RateStatistics(60, None, queued=0, waited_s=pytest.approx(1))
 
 
 async def test_an_idle_minute_saves_up_no_more_than_a_minute():

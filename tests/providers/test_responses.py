@@ -281,7 +281,7 @@ def marked(made: dict[str, Any]) -> list[str]:
 
 
 TALK = (user("a"), assistant("b"), user("c"))
-SYSTEM = (block("s", volatility="stable"), block("r"))
+SYSTEM = (block("s" * 400, volatility="stable"), block("r" * 400))
 
 
 def test_without_a_tail_the_vendor_marks_the_end_itself():

@@ -64,6 +64,26 @@ def test_what_cannot_be_written_out_is_refused(schema: Any, problem: str):
         closed(schema)
 
 
+def optional(count: int) -> dict[str, Any]:
+    return {"type": "object", "properties": {f"p{number}": {"type": "string"} for number in range(count)}}
+
+
+def test_a_schema_that_leaves_too_much_open_is_refused():
+    listed = {"type": "array", "items": optional(13)}
+    with pytest.raises(ProviderRefused, match="26 optional properties"):
+        closed({**optional(12), "properties": {**optional(12)["properties"], "x": listed}, "required": []})
+    assert closed(optional(24))
+
+
+def test_unions_are_counted_wherever_they_are_referred_to():
+    either = {"$defs": {"e": {"anyOf": [{"type": "string"}, {"type": ["integer", "null"]}]}}, "type": "object"}
+    names = [f"p{number}" for number in range(9)]
+    wide = {**either, "properties": {name: {"$ref": "#/$defs/e"} for name in names}, "required": names}
+    with pytest.raises(ProviderRefused, match="18 unions"):
+        closed(wide)
+    assert closed({**wide, "properties": {name: {"$ref": "#/$defs/e"} for name in names[:8]}})
+
+
 def test_a_strict_schema_requires_all_and_forbids_more():
     loose = {"type": "object", "properties": {"x": {}}}
     assert not is_strict(loose)

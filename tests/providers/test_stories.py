@@ -16,7 +16,16 @@ from hypothesis import strategies as st
 from providers_bodies import schema_faults
 from providers_stories import PLANS, Casting, Move, Story
 
-from shoal.providers import VendorProvider, anthropic, compatible, openai_chat, shipped_models
+from shoal.providers import (
+    VendorProvider,
+    anthropic,
+    codex,
+    compatible,
+    google,
+    openai,
+    openai_chat,
+    shipped_models,
+)
 from shoal.testing import wire
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
@@ -104,6 +113,9 @@ def providers(server: wire.Server, flavour: str) -> dict[str, VendorProvider]:
     made = (
         anthropic(KEY, base_url=server.base_url, prefix_leader=False),
         openai_chat(KEY, base_url=server.openai_url),
+        openai(KEY, base_url=server.openai_url, prefix_leader=False),
+        codex(KEY, base_url=f"{server.base_url}/backend-api/codex"),
+        google(KEY, base_url=f"{server.base_url}/v1beta"),
         compatible(server.openai_url, api_key=KEY, capabilities=flavour, name="server"),
     )
     return {provider.name: provider for provider in made}
@@ -118,6 +130,9 @@ def portal() -> Iterator[BlockingPortal]:
 VENDORS: Mapping[str, Sequence[tuple[str, str]]] = {
     "anthropic": [("anthropic", model) for model in CLAUDE],
     "chat": [("openai-chat", model) for model in GPT],
+    "responses": [("openai", model) for model in GPT],
+    "codex": [("codex", model) for model in GPT],
+    "gemini": [("google", model) for model in GEMINI],
 }
 EVERYBODY = [casting for vendor in VENDORS.values() for casting in vendor]
 

@@ -204,3 +204,28 @@ def test_a_given_profile_wins():
 
 def test_the_default_model_is_kept():
     assert compatible("http://there", model="m").default_model == "m"
+
+
+async def test_user_and_password_of_a_url_travel_in_a_header_and_are_in_no_url():
+    seen: list[httpx.Request] = []
+
+    def answered(asked: httpx.Request) -> httpx.Response:
+        seen.append(asked)
+        return httpx.Response(200, json={})
+
+    transport = Transport("http://me:a%20secret@there/v1/", http=httpx.MockTransport(answered))
+    async with transport.post("/x", None, ASKED, timeout_s=1):
+        pass
+    await transport.aclose()
+    assert (str(seen[0].url), seen[0].headers["authorization"]) == ("http://there/v1/x", "Basic bWU6YSBzZWNyZXQ=")
+
+
+async def test_an_error_of_the_network_that_holds_a_secret_is_not_kept_as_the_cause():
+    def refuse(_asked: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("no way to a-secret")
+
+    transport = Transport("http://there", http=httpx.MockTransport(refuse))
+    with pytest.raises(ProviderUnavailable, match=r"no way to \*\*\*") as caught:
+        async with transport.post("/x", None, Asked("p", "m", ("a-secret",)), timeout_s=1):
+            pass
+    assert caught.value.__cause__ is None

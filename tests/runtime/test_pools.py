@@ -56,6 +56,27 @@ async def test_a_run_with_many_requests_does_not_keep_the_others_out():
     assert log == ["greedy", "greedy", "b", "c", "greedy", "greedy", "greedy", "greedy"]
 
 
+async def test_a_model_with_a_limit_of_its_own_holds_a_place_of_both():
+    pools = Pools({"acme": 2, "acme:big": 1}, 8)
+    async with pools.way("acme", "big", "a"), pools.way("acme", "small", "b"):
+        assert {name: pool.busy for name, pool in pools.statistics().items()} == {"acme": 2, "acme:big": 1}
+    assert {pool.busy for pool in pools.statistics().values()} == {0}
+
+
+async def test_what_waits_for_a_model_keeps_no_place_of_its_provider():
+    pools = Pools({"acme": 2, "acme:big": 1}, 8)
+    async with anyio.create_task_group() as tasks, pools.way("acme", "big", "a"):
+        tasks.start_soon(_pass, pools)
+        await wait_all_tasks_blocked()
+        assert counts(pools.get("acme")) == (1, 0)
+        assert counts(pools.get("acme:big")) == (1, 1)
+
+
+async def _pass(pools: Pools) -> None:
+    async with pools.way("acme", "big", "b"):
+        pass
+
+
 async def test_requests_of_one_run_are_served_in_their_order():
     pool = Pool("p", 1)
     served: list[int] = []

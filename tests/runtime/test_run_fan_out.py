@@ -191,6 +191,12 @@ async def test_two_items_of_one_id_are_refused(tmp_path: Path):
     assert "stands there twice" in str(payloads(events, "ToolCallCompleted")[0].text)
 
 
+@pytest.mark.parametrize(("most", "flags"), [(1, {"items_left_out": 1}), (2, {}), (0, {})])
+async def test_a_run_that_left_out_items_says_so(tmp_path: Path, most: int, flags: dict[str, int]):
+    outcome, _ = await run_once(lead(worker(tmp_path), max_items=most), script(items("a", "b"), "merged"))
+    assert outcome.flags == flags
+
+
 async def test_no_items_is_a_valid_answer(tmp_path: Path):
     _, events = await run_once(lead(worker(tmp_path)), script(items(), "merged"))
     assert stages_of(events) == ["split", "merge"]

@@ -17,8 +17,6 @@ from shoal.blueprints import (
     FanOut,
     FileTracking,
     Observations,
-    OutputSpec,
-    Region,
     Repetition,
     Stage,
     StageContext,
@@ -50,7 +48,6 @@ WHOLE: list[tuple[str, dict[str, Any]]] = [
     ("agent.tool_list", {"tool_list": "run"}),
     ("agent.batch_tool_hint", {"batch_tool_hint": True}),
     ("agent.shell_hint", {"shell_hint": True}),
-    ("agent.output.validator", {"output": OutputSpec(validator="check.py")}),
     ("budget", {"budget": Budget(max_cost_usd=Decimal(1))}),
     ("repetition_detection", {"repetition": Repetition(max_repeat_calls=2)}),
 ]
@@ -63,17 +60,14 @@ def test_a_key_of_the_blueprint_is_named(key: str, fields: dict[str, Any]):
 
 STAGE: list[tuple[str, dict[str, Any]]] = [
     ("available_connectors", {"available_connectors": ("server",)}),
-    ("hooks", {"hooks": {"on_enter": "x.py"}}),
     ("context.mode", {"context": StageContext(mode="fresh")}),
     ("context.observations", {"context": StageContext(observations=Observations())}),
-    ("output.validator", {"output": OutputSpec(validator="check.py")}),
     ("worker_query", {"mode": "fan_out", "fan_out": FanOut(worker_query="a reader")}),
     ("split_prompt", {"mode": "fan_out", "fan_out": FanOut(worker_agent="reader", split_prompt="Split.")}),
     ("supervision", {"supervision": ChildSupervision(restart="temporary")}),
     ("batch_tool_hint", {"batch_tool_hint": True}),
     ("shell_hint", {"shell_hint": True}),
     ("transitions.work.condition", {"transitions": (Edge("x"), Edge("work", "stuck", stuck_after_iterations=3))}),
-    ("context.regions.r.kind", {"context": StageContext(regions=(Region("r", kind="custom", script="r.py"),))}),
 ]
 
 
@@ -82,27 +76,16 @@ def test_a_key_of_a_stage_is_named_with_its_stage(key: str, fields: dict[str, An
     assert refused(replace(PLAIN, stages=(Stage("work", **fields),))) == (f"stages.work.{key}",)
 
 
-REGION: list[tuple[str, dict[str, Any]]] = [
-    ("kind", {"kind": "custom", "script": "r.py"}),
-]
-
-
-@pytest.mark.parametrize(("key", "fields"), REGION, ids=[key for key, _ in REGION])
-def test_a_key_of_a_region_is_named_with_its_region(key: str, fields: dict[str, Any]):
-    assert refused(replace(PLAIN, regions=(Region("r", **fields),))) == (f"context.regions.r.{key}",)
-
-
 def test_what_is_switched_off_is_obeyed():
     off = replace(PLAIN, repetition=Repetition(enabled=False), batch_tool_hint=False, shell_hint=False)
     refuse_unbuilt(replace(off, stages=(Stage("work", batch_tool_hint=False, shell_hint=False),)))
 
 
 def test_everything_that_is_used_is_named_at_once_in_the_order_of_the_file():
-    stages = (Stage("one", hooks={"on_enter": "x.py"}), Stage("two", available_connectors=("x",)))
-    made = replace(PLAIN, regions=(Region("r", kind="custom", script="r.py"),), dynamic_tools=True, stages=stages)
+    stages = (Stage("one", batch_tool_hint=True), Stage("two", available_connectors=("x",)))
+    made = replace(PLAIN, dynamic_tools=True, stages=stages)
     assert refused(made) == (
-        "context.regions.r.kind",
         "agent.dynamic_tools",
-        "stages.one.hooks",
+        "stages.one.batch_tool_hint",
         "stages.two.available_connectors",
     )

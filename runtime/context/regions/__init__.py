@@ -9,6 +9,7 @@ from shoal.runtime.context.regions.checklist import Checklist
 from shoal.runtime.context.regions.clearable import Clearable
 from shoal.runtime.context.regions.compact_history import CompactHistory
 from shoal.runtime.context.regions.compacting import Compacting
+from shoal.runtime.context.regions.custom import Custom
 from shoal.runtime.context.regions.hashmap import Hashmap
 from shoal.runtime.context.regions.pinned import Pinned
 from shoal.runtime.context.regions.sliding_window import SlidingWindow
@@ -23,6 +24,7 @@ KINDS: Mapping[str, RegionKind] = {
     "clearable": Clearable(),
     "hashmap": Hashmap(),
     "checklist": Checklist(),
+    "custom": Custom(),
 }
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "Clearable",
     "CompactHistory",
     "Compacting",
+    "Custom",
     "Hashmap",
     "Pinned",
     "RegionKind",

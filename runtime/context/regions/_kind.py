@@ -81,6 +81,7 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
         may_wait: The writer can wait for it.
         joins: The entry answers a call of the newest group and becomes part of it.
         record: The entry is part of the record of the conversation, which is never refused.
+        frees: Ids that the region's script frees for it.
     """
 
     limits: Limits
@@ -91,6 +92,7 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     may_wait: bool = False
     joins: bool = False
     record: bool = False
+    frees: tuple[int, ...] = ()
 
     def after(self, state: RegionState, draft: Draft) -> int:
         """Return what the region would hold with *draft* in it and nothing else gone."""

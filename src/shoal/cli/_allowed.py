@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from shoal.blueprints import Blueprint, stage_tools, tool_name
 from shoal.errors import ConfigInvalid
-from shoal.runtime import BUILT_IN, Permissions
+from shoal.runtime import BUILT_IN, Grants, Permissions
 
 AllowOption: TypeAlias = Annotated[
     tuple[str, ...], Parameter(name="--allow", negative="", help="A tool that may be called without asking.")
@@ -18,6 +18,9 @@ AllowOption: TypeAlias = Annotated[
 YesOption: TypeAlias = Annotated[
     bool,
     Parameter(name="--yes", negative="", help="Allow every tool that would need approval; what is denied stays so."),
+]
+NoSeedCommandsOption: TypeAlias = Annotated[
+    bool, Parameter(name="--no-seed-commands", negative="", help="Run no command that seeds a region.")
 ]
 AttendedOption: TypeAlias = Annotated[
     bool | None,
@@ -29,7 +32,9 @@ AttendedOption: TypeAlias = Annotated[
 ]
 
 
-def permissions_of(blueprint: Blueprint, allow: Sequence[str], *, yes: bool = False) -> Permissions:
+def permissions_of(
+    blueprint: Blueprint, allow: Sequence[str], *, yes: bool = False, no_seed_commands: bool = False
+) -> Permissions:
     """Return the permissions that *allow* gives to the tools of *blueprint*, and *yes* to all others.
 
     Raises:
@@ -41,4 +46,8 @@ def permissions_of(blueprint: Blueprint, allow: Sequence[str], *, yes: bool = Fa
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean `{near[0]}`?" if near else f"it has {', '.join(sorted(known))}"
             raise ConfigInvalid(f"`--allow {name}` names no tool of {blueprint.name!r}; {hint}")
-    return Permissions(launch={tool_name(name): "allow" for name in allow}, launch_rest="allow" if yes else None)
+    return Permissions(
+        launch={tool_name(name): "allow" for name in allow},
+        grants=Grants(allow_seed_commands=not no_seed_commands),
+        launch_rest="allow" if yes else None,
+    )

@@ -11,7 +11,7 @@ from shoal.cli._print import line, print_json, print_table, print_text, say
 from shoal.errors import ConfigInvalid
 from shoal.providers import Message, Request, ToolSpec
 from shoal.runtime import Reader, RunState, fold
-from shoal.runtime.context import Prompt, assemble
+from shoal.runtime.context import Prompt, assemble, load_rendering
 from shoal.runtime.events import StageEntered
 
 
@@ -27,6 +27,8 @@ def command(
     """Show what a run's next request shows the model, now or at an earlier event."""
     with run_reader(run, journal) as (reader, row):
         state = state_at(reader, row.run_id, at)
+        for region, digest in state.renders.items():
+            state.view.show(region, load_rendering(reader.definition(digest)))
     prompt = assemble(state.view, state.stage.offered)
     if as_json:
         print_json(_plain(state, prompt))

@@ -8,7 +8,7 @@ import anyio
 
 import shoal
 from shoal._environment import providers_from
-from shoal.cli._allowed import AllowOption, AttendedOption, YesOption, permissions_of
+from shoal.cli._allowed import AllowOption, AttendedOption, NoSeedCommandsOption, YesOption, permissions_of
 from shoal.cli._hosted import Hosting, host, person_at
 from shoal.cli._places import JournalOption, JsonOption, RunArgument, program_of, run_reader
 from shoal.cli._progress import Progress
@@ -24,6 +24,7 @@ def command(
     *,
     allow: AllowOption = (),
     yes: YesOption = False,
+    no_seed_commands: NoSeedCommandsOption = False,
     attended: AttendedOption = None,
     journal: JournalOption = None,
     as_json: JsonOption = False,
@@ -31,7 +32,9 @@ def command(
     """Go on with a run that was interrupted or is paused, and with the tree it belongs to."""
     with run_reader(run, journal) as (reader, row):
         path, root = reader.path, row.root
-        permissions = permissions_of(program_of(reader, root).blueprint, allow, yes=yes)
+        permissions = permissions_of(
+            program_of(reader, root).blueprint, allow, yes=yes, no_seed_commands=no_seed_commands
+        )
         owner = reader.owners().get(row.run_id)
     if owner is not None:
         if row.status != "paused":

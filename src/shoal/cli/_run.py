@@ -12,7 +12,7 @@ from cyclopts import Parameter
 import shoal
 from shoal._environment import providers_from
 from shoal.blueprints import Blueprint, CallerSeed, load, resolve
-from shoal.cli._allowed import AllowOption, AttendedOption, YesOption, permissions_of
+from shoal.cli._allowed import AllowOption, AttendedOption, NoSeedCommandsOption, YesOption, permissions_of
 from shoal.cli._hosted import Hosting, host, person_at
 from shoal.cli._places import JournalOption, JsonOption, journal_file, output_folder
 from shoal.cli._print import complain
@@ -37,6 +37,7 @@ def command(
     model: Annotated[str | None, Parameter(help="PROVIDER:MODEL, in place of every stage's.")] = None,
     allow: AllowOption = (),
     yes: YesOption = False,
+    no_seed_commands: NoSeedCommandsOption = False,
     attended: AttendedOption = None,
     journal: JournalOption = None,
     as_json: JsonOption = False,
@@ -47,7 +48,7 @@ def command(
     given = seeds_of(made, seed, regions)
     _warn_of_nothing(workdir)
     person = person_at(attended=attended, as_json=as_json)
-    permissions = permissions_of(made, allow, yes=yes)
+    permissions = permissions_of(made, allow, yes=yes, no_seed_commands=no_seed_commands)
     hosting = Hosting(journal_file(journal), providers_from(), permissions, as_json=as_json, person=person)
     _refuse_strangers(model, hosting.providers)
 

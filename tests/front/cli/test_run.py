@@ -346,3 +346,17 @@ def test_a_model_of_a_provider_that_is_not_here_is_refused(shell: Shell, answers
     said = shell("run", answers, "--model", "gpt-9")
     assert (said.status, said.out) == (2, "")
     assert "`--model gpt-9` names no provider that is here; write `offline:MODEL`, or set `SHOAL_PROVIDER`" in said.err
+
+
+@pytest.mark.parametrize(
+    ("more", "why"), [((), "`safe_commands` do not grant"), (("--no-seed-commands",), "seeds may run")]
+)
+def test_a_command_that_seeds_a_region_runs_only_where_the_user_lets_it(
+    shell: Shell, answers: Path, more: tuple[str, ...], why: str
+):
+    blueprint = answers / "blueprint.toml"
+    seed = 'brief = { kind = "pinned", max_tokens = 500, required = true, seed = { command = "touch seeded" } }'
+    lines = [seed if line.startswith("brief =") else line for line in blueprint.read_text().splitlines()]
+    blueprint.write_text("\n".join(lines))
+    said = shell("run", answers, *more)
+    assert (said.status, why in said.err, Path("seeded").exists()) == (2, True, False)

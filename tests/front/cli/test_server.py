@@ -23,6 +23,9 @@ class Server(ThreadingHTTPServer):
 
     asked: list[dict[str, Any]]
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing: a client that has its answer may leave at any moment, and so does one that is cancelled."""
+
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}/v1"

@@ -50,7 +50,7 @@ def test_a_run_that_goes_on_elsewhere_is_not_resumed(shell: Shell, waits: tuple[
 
 
 def test_a_pause_without_anybody_to_let_it_go_on_ends_the_command(shell: Shell, pages: Path):
-    with hosted(SLOW, 0.5, "run", "digest", "--task", "Q", "--workdir", pages) as process:
+    with hosted(SLOW, 2, "run", "digest", "--task", "Q", "--workdir", pages) as process:
         wait_for(process, "digest enters stage survey")
         assert shell("pause", newest(shell)["run_id"]).status == 0
         _, errors = process.communicate()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from windowkit import Held, block, stage, text_of
@@ -79,6 +80,54 @@ def test_a_conversation_with_a_folded_beginning(same_prompt: SamePrompt):
     held.turn("Done.")
     held.say("And now?")
     same_prompt("kinds/conversation_summary", request_of(held))
+
+
+# --- custom regions
+
+SHOWN: dict[str, dict[str, Any]] = {
+    "text": {"render": lambda ctx: "\n".join(f"- {entry['content']}" for entry in ctx["entries"])},
+    "list": {"render": lambda ctx: {"system": ["What is known:", *(entry["content"] for entry in ctx["entries"])]}},
+    "messages": {
+        "render": lambda ctx: {
+            "system": "Rules of the house.",
+            "messages": [
+                {"role": "user", "content": "Look."},
+                {
+                    "role": "assistant",
+                    "content": "",
+                    "tool_calls": [{"id": "1", "name": "look", "arguments": {}}, {"id": "2", "name": "unanswered"}],
+                },
+                {
+                    "role": "user",
+                    "content": "And then?",
+                    "tool_results": [{"tool_call_id": "1", "content": ctx["entries"][0]["content"]}],
+                },
+            ],
+        }
+    },
+    "nonsense": {"render": lambda ctx: 7},
+}
+
+
+@pytest.mark.parametrize("shown", SHOWN)
+def test_a_custom_region_renders_what_its_script_returns(shown: str, same_prompt: SamePrompt):
+    regions = (Region("rules", kind="pinned"), Region("brain", kind="custom", script="brain.py"))
+    held = Held(*regions, Region("mail", kind="sliding_window"), scripts={"brain": SHOWN[shown]})
+    for region in ("rules", "mail"):
+        held.write(region, f"What {region} holds.")
+    held.write("brain", "The first entry.")
+    held.write("brain", "The second entry.\n## rules\n## brain")
+    same_prompt(f"custom/{shown}", request_of(talked(held)))
+
+
+@pytest.mark.parametrize("place", ["pinned", "tail"])
+def test_a_custom_region_may_stand_elsewhere(place: str, same_prompt: SamePrompt):
+    where: dict[str, Any] = {"pinned": True} if place == "pinned" else {"placement": "tail"}
+    brain = Region("brain", kind="custom", script="brain.py", **where)
+    held = Held(Region("facts", kind="hashmap"), brain, scripts={"brain": SHOWN["list"]})
+    held.write("facts", "Paris", key="capital")
+    held.write("brain", "The first entry.")
+    same_prompt(f"custom/{place}", request_of(talked(held)))
 
 
 # --- order and volatility

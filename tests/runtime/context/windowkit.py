@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from shoal.blueprints import Blueprint, Region, Stage, StageContext
 from shoal.providers import NO_TOOLS, Message, Text, ToolCall, ToolSet
 from shoal.runtime.context import (
+    ACCEPTED,
     CONVERSATION,
     Answer,
     Change,
@@ -16,11 +19,14 @@ from shoal.runtime.context import (
     EntryKind,
     EntryWritten,
     Layout,
+    Misread,
     Order,
     Origin,
     Plan,
     Prompt,
     RegionState,
+    Said,
+    ScriptCall,
     SeedBlock,
     SeedResolved,
     Theme,
@@ -32,6 +38,9 @@ from shoal.runtime.context import (
     materialise,
     names_of,
     operate,
+    read_overflow,
+    read_render,
+    read_write,
 )
 from shoal.runtime.events import NUMBERS, Payload, decode, encode
 
@@ -63,15 +72,66 @@ class Held:
         regions: The blueprint's regions.
         window_tokens: The model's window.
         stages: The stages; it is in the first.
+        scripts: What stands in for the scripts of custom regions: functions by hook, by region.
     """
 
-    def __init__(self, *regions: Region, window_tokens: int = 10_000, stages: Sequence[Stage] = (stage(),)) -> None:
+    def __init__(
+        self,
+        *regions: Region,
+        window_tokens: int = 10_000,
+        stages: Sequence[Stage] = (stage(),),
+        scripts: Mapping[str, Mapping[str, Callable[[Any], Any]]] = {},
+    ) -> None:
         self.layouts = {layout.stage: layout for layout in layouts(*stages, regions=regions)}
         self.window = Window(self.layouts[stages[0].name], window_tokens)
         self.began = (self.window.layout, window_tokens)
         self.seq = 0
         self.sources: dict[int, Message] = {}
         self.journal: list[Any] = []
+        self.scripts = scripts
+        self.calls: list[ScriptCall] = []
+
+    # --- scripts
+
+    def make(self, call: ScriptCall) -> Any:
+        """Make *call*; what has no function gives nothing."""
+        self.calls.append(call)
+        function = self.scripts.get(call.region, {}).get(call.hook)
+        return None if function is None else function(call.ctx)
+
+    def heard(self, call: ScriptCall, said: Said) -> Said:
+        """Return *said* with what *call* gives, as a run reads it; what cannot be read is not said."""
+        value = self.make(call)
+        if call.hook == "on_overflow":
+            try:
+                return replace(said, frees=() if value is None else read_overflow(value, call))
+            except Misread:
+                return replace(said, frees=())
+        try:
+            return replace(said, wrote=read_write(value))
+        except Misread:
+            return replace(said, wrote=ACCEPTED)
+
+    def vetted(self, region: str, draft: Draft, *, refusable: bool = True, **how: Any) -> Said:
+        """Return what the script of *region* says of a write."""
+        said = Said(refusable=refusable)
+        while (call := self.window.write_call(region, draft, said, **how)) is not None:
+            said = self.heard(call, said)
+        return said
+
+    def freed(self, calls: Iterable[ScriptCall]) -> dict[str, tuple[int, ...]]:
+        """Return what the scripts of custom regions free, by region."""
+        made = {call.region: self.heard(call, Said()).frees for call in calls}
+        return {region: ids for region, ids in made.items() if ids is not None}
+
+    def rendered(self) -> None:
+        """Have the custom regions rendered, as before a request."""
+        for call in self.window.render_calls("model", 0):
+            value = self.make(call)
+            try:
+                self.window.show(call.region, None if value is None else read_render(value))
+            except Misread:
+                self.window.show(call.region, None)
 
     # --- writing
 
@@ -106,8 +166,11 @@ class Held:
         **how: Any,
     ) -> Plan:
         """Write *text* (or a text of so many tokens) into *region*, and return what came of it."""
-        said = text_of(text) if isinstance(text, int) else text
-        plan = self.window.plan_write(region, self.draft(said, key=key, writer=writer, sourced=sourced), **how)
+        words = text_of(text) if isinstance(text, int) else text
+        draft = self.draft(words, key=key, writer=writer, sourced=sourced)
+        asked = {name: value for name, value in how.items() if name in ("most_tokens", "replaces", "joins")}
+        said = self.vetted(region, draft, refusable=writer in ("model", "routing"), **asked)
+        plan = self.window.plan_write(region, draft, said=said, **how)
         self.change(plan.changes)
         return plan
 
@@ -131,7 +194,8 @@ class Held:
         return self._record(self.draft(said, kind="tool_result", message=message), joins=True)
 
     def _record(self, draft: Draft, **how: Any) -> Plan:
-        plan = self.window.plan_write(CONVERSATION, draft, **how)
+        said = self.vetted(CONVERSATION, draft, refusable=False, joins=bool(how.get("joins")))
+        plan = self.window.plan_write(CONVERSATION, draft, said=said, **how)
         self.change(plan.changes)
         return plan
 
@@ -139,7 +203,11 @@ class Held:
         """Have the model call *tool*, as a run would: apply what it plans, and remember what it was shown."""
         how = {name: args.pop(name) for name in ("in_flight", "may_wait") if name in args}
         origin = Origin(self.source(Message("user", (Text.of(str(args.get("content", ""))),))), 0)
+        said = Said(refusable=True)
         answer = operate(self.window, tool, args, origin, **how)
+        while answer.call is not None:
+            said = self.heard(answer.call, said)
+            answer = operate(self.window, tool, args, origin, said=said, **how)
         self.change(answer.changes)
         if tool == "context_list":
             self.window.note_listed(args.get("region", ""))
@@ -165,14 +233,16 @@ class Held:
 
     def press(self, need_tokens: int, *, waited: Sequence[Order] = ()) -> tuple[Sequence[Change], tuple[Order, ...]]:
         """Put the window under pressure, and return what went and which summaries have to come first."""
-        changes, orders = self.window.plan_pressure(need_tokens, waited=waited)
+        freed = self.freed(self.window.pressure_calls(need_tokens))
+        changes, orders = self.window.plan_pressure(need_tokens, waited=waited, frees=freed)
         self.change((change, None) for change in changes)
         return changes, orders
 
     def enter(self, stage_name: str, window_tokens: int | None = None) -> Sequence[Change]:
         """Enter a stage, on a model with that window, and return what it cost."""
         tokens = self.window.window_tokens if window_tokens is None else window_tokens
-        changes = self.window.plan_layout(self.layouts[stage_name], "model", tokens)
+        freed = self.freed(self.window.layout_calls(self.layouts[stage_name], tokens))
+        changes = self.window.plan_layout(self.layouts[stage_name], "model", tokens, frees=freed)
         self.change((change, None) for change in changes)
         self.window.enter(self.layouts[stage_name], tokens)
         self.journal.append(("enter", stage_name, tokens))
@@ -201,6 +271,7 @@ class Held:
         return self.state(region).tokens
 
     def prompt(self, tools: ToolSet = NO_TOOLS) -> Prompt:
+        self.rendered()
         return assemble(self.window, tools)
 
     def blocks(self, region: str) -> list[str]:

@@ -147,6 +147,11 @@ def test_made_up_arguments_fit_their_schema(seed: int):
         jsonschema_rs.validator_for(SCHEMA).validate(call.arguments)
 
 
+def test_arguments_are_an_object_even_without_a_schema():
+    turn = wire.Fuzz()(ask(tools=(wire.Offered("f", "", {}),), choice="f"))
+    assert [call.arguments for call in turn.calls] == [{}] * len(turn.calls) != []
+
+
 @given(seed=st.integers(0, 10_000))
 def test_the_same_is_made_up_for_the_same_request(seed: int):
     assert wire.Fuzz(seed)(ask(tools=TOOLS)) == wire.Fuzz(seed)(ask(tools=TOOLS))
@@ -197,3 +202,9 @@ def test_a_part_counts_what_is_sent_of_it(part: wire.Part, tokens: int):
 
 def test_the_kit_is_as_the_rules_want_it():
     assert Desk().anthropic(message(user("hi"), assistant(use()), user(result()))).rules == []
+
+
+def test_a_tool_that_describes_no_arguments_is_called_with_none():
+    offered = (wire.Offered("bare", "", {}),)
+    made = [wire.Fuzz(seed)(ask(tools=offered)) for seed in range(20)]
+    assert {repr(call.arguments) for turn in made if isinstance(turn, wire.Turn) for call in turn.calls} == {"{}"}

@@ -14,7 +14,7 @@ import pytest
 from shoal.testing.wire import _net
 from shoal.testing.wire._http import MAX_BODY_BYTES, Connection
 
-pytestmark = [pytest.mark.anyio, pytest.mark.sockets]
+pytestmark = [pytest.mark.anyio, pytest.mark.sockets, pytest.mark.wall_limit(300)]
 
 
 @asynccontextmanager

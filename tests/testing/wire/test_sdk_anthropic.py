@@ -11,7 +11,7 @@ from shoal.testing import wire
 
 anthropic = pytest.importorskip("anthropic", reason="the dependency group `wire` is not installed")
 
-pytestmark = pytest.mark.sockets
+pytestmark = [pytest.mark.sockets, pytest.mark.wall_limit(300)]  # the official clients take long to import
 
 TOOLS = [
     {"name": "look", "description": "d", "input_schema": {"type": "object", "properties": {"at": {"type": "string"}}}}

@@ -11,7 +11,7 @@ from shoal.testing import wire
 
 openai = pytest.importorskip("openai", reason="the dependency group `wire` is not installed")
 
-pytestmark = pytest.mark.sockets
+pytestmark = [pytest.mark.sockets, pytest.mark.wall_limit(300)]  # the official clients take long to import
 
 LOOK = {"name": "look", "description": "d", "parameters": {"type": "object", "properties": {"at": {"type": "string"}}}}
 SIX_STEPS: tuple[wire.Playable, ...] = (

@@ -35,6 +35,7 @@ from shoal.testing.wire._faults import (
     on,
 )
 from shoal.testing.wire._fuzz import Fuzz
+from shoal.testing.wire._in_process import InProcess
 from shoal.testing.wire._journal import Exchange, Journal
 from shoal.testing.wire._ledger import Counted, Ledger, Row
 from shoal.testing.wire._limits import Limits
@@ -85,6 +86,7 @@ __all__ = [
     "Gzip",
     "HangUp",
     "Html",
+    "InProcess",
     "Inject",
     "Journal",
     "Ledger",

@@ -228,6 +228,7 @@ class Engine:
         world, now_s = self._world, exchange.received_s
         reading = dialect.read(exchange)
         exchange.ask, exchange.model = reading.ask, reading.model.name
+        exchange.prompt = reading.prompt
         lookup = reading.look(reading.prompt, now_s)
         total = reading.prompt.tokens
         self._admit(exchange, reading, total if reading.counts_reads else total - lookup.read)

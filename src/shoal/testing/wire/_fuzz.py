@@ -58,7 +58,9 @@ class Fuzz:
             parts += [Text(text)] if (text := _words(dice, 4).strip()) and dice.random() < 0.5 else []
             for _ in range(dice.randint(1, self.parallel)):
                 tool = dice.choice(offered)
-                parts.append(Call(tool.name, cast("Mapping[str, Any]", value(tool.schema, dice, tool.schema))))
+                # A function that takes nothing may come without a schema: its arguments are an object all the same.
+                schema = {"type": "object", **tool.schema}
+                parts.append(Call(tool.name, cast("Mapping[str, Any]", value(schema, dice, tool.schema))))
             return Turn(tuple(parts))
         if dice.random() < self.odd:
             return Turn((), stop=dice.choice(("end", "length")))

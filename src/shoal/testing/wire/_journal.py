@@ -12,6 +12,7 @@ import anyio
 from shoal.testing.wire._faults import Fault
 from shoal.testing.wire._http import Incoming
 from shoal.testing.wire._ledger import Row
+from shoal.testing.wire._prompt import Prompt
 from shoal.testing.wire._rules import Violation
 from shoal.testing.wire._values import Ask, Failure, Turn
 
@@ -42,6 +43,8 @@ class Exchange:
     ask: Ask | None = None
     turn: Turn | Failure | None = None
     """What the brain said; `None` if it was not asked."""
+    prompt: Prompt | None = None
+    """What the cache was asked, block by block; `None` if it was not."""
     row: Row | None = None
     """What was counted and billed; `None` if nothing was generated."""
     faults: tuple[Fault, ...] = ()

@@ -8,6 +8,9 @@ from typing import Any, TypeAlias, cast
 Json: TypeAlias = Mapping[str, Any]
 
 
+NOTHING: Json = {}
+
+
 def obj(value: Any) -> Json:
     """Return *value* as an object; empty if it is missing or null."""
     return cast("Json", value or {})

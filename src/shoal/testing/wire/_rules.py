@@ -14,8 +14,9 @@ class Violation:
 
     Args:
         rule: Id of the rule: `A1`–`A21`, `O1`–`O13`, `R1`–`R8`, `G1`–`G10`; `codex` for what its transport does not
-            take, `window` for a prompt that is too long, `schema` for a wrong type or a missing field, `unknown` for a
-            field that the vendor does not have, `unsimulated` for one that this server does not.
+            take, `cachedContent` and `continuation` for what Gemini keeps, `window` for a prompt that is too long,
+            `schema` for a wrong type or a missing field, `unknown` for a field that the vendor does not have,
+            `unsimulated` for one that this server does not.
         path: Where, in the vendor's way of writing paths; empty for the whole request.
         message: What the vendor says.
         enforced: Whether the request is refused. Warnings, and rules that the test switched off, are only recorded.

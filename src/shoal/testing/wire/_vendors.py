@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shoal.testing.wire._anthropic._api import Anthropic
 from shoal.testing.wire._engine import Engine, World
+from shoal.testing.wire._gemini._api import Gemini
 from shoal.testing.wire._openai._chat_api import Chat
 from shoal.testing.wire._openai._responses_api import Responses
 from shoal.testing.wire._values import Brain, Dialect
@@ -19,4 +20,4 @@ ORACLE_LIFE_S: dict[Dialect, float] = {
 
 def engine(world: World, brain: Brain) -> Engine:
     """Return what serves the requests of every vendor."""
-    return Engine(world, brain, (Anthropic(world), Responses(world), Chat(world)), ORACLE_LIFE_S)
+    return Engine(world, brain, (Anthropic(world), Gemini(world), Responses(world), Chat(world)), ORACLE_LIFE_S)

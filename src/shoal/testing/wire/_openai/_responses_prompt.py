@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shoal.testing.wire._json import Json
+from shoal.testing.wire._json import Json, obj
 from shoal.testing.wire._openai._chat_prompt import marker_of, tier_of
 from shoal.testing.wire._openai._media_tokens import FILE, image_tokens
 from shoal.testing.wire._openai._responses_request import CALLS, OUTPUTS, Item, Request, parts_of, sealed_facts
@@ -38,7 +38,7 @@ def prompt(request: Request, scope: str) -> tuple[Prompt, list[int]]:
 
 def _turn(request: Request) -> int:
     """Return where reasoning begins to be read: at the current turn, if the request says so."""
-    if (request.body.get("reasoning") or {}).get("context") != "current_turn":
+    if obj(request.body.get("reasoning")).get("context") != "current_turn":
         return 0
     return max((place for place, item in enumerate(request.items) if item.value.get("role") == "user"), default=0)
 

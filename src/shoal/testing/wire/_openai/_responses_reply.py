@@ -92,8 +92,8 @@ def outputs(said: Fitted, writing: Writing) -> list[Output]:
 def _item(part: Part, number: int, said: Fitted, writing: Writing) -> dict[str, Any]:
     match part:
         case Text(text):
-            kind = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-            held = {"type": "refusal", "refusal": text} if said.stop == "refusal" else kind
+            plain: Json = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+            held: Json = {"type": "refusal", "refusal": text} if said.stop == "refusal" else plain
             head = {"id": writing.item_id("msg", number), "type": "message", "status": "completed"}
             return {**head, "role": "assistant", "content": [held]}
         case Thinking(text, redacted):

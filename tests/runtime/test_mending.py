@@ -1,0 +1,171 @@
+"""A run whose record is damaged goes on from the last good event, does nothing again by itself, and is told."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import anyio
+import pytest
+from journalkit import changed
+from runkit import blueprint, events_of, kinds, payloads, sent, stage, swarm_of
+
+from shoal.blueprints import FanOut, Nudge
+from shoal.errors import JournalDamaged, JournalFailed
+from shoal.providers import Request
+from shoal.runtime import Event, MemoryJournal, SqliteJournal, tool
+from shoal.testing import Say, ScriptedProvider, call
+
+pytestmark = pytest.mark.anyio
+
+done: list[str] = []
+
+
+@tool(writes=True)
+async def touch(name: str) -> str:
+    """Touch a file."""
+    done.append(name)
+    return f"touched {name}"
+
+
+MADE = blueprint(stage(available_tools=("touch", "context_append"), nudge=Nudge(enabled=False)))
+
+
+def plays(*replies: object) -> ScriptedProvider:
+    return ScriptedProvider(*replies, purposes={"titling": "T"})  # type: ignore[arg-type]
+
+
+async def left_behind(path: Path) -> list[Event]:
+    """Leave a run behind that has called its tool once and waits for a reply, and return its events."""
+    done.clear()
+    with closing(SqliteJournal(path, host="first")) as journal:
+        async with swarm_of(plays(call("touch", name="a"), Say("late", delay_s=1e5)), journal=journal) as swarm:
+            run = await swarm.spawn(MADE, task="x", tools=(touch,))
+            await anyio.sleep(10)
+            return events_of(swarm, run)
+
+
+def seq_of(events: list[Event], kind: str) -> int:
+    return next(event.seq for event in events if event.kind == kind)
+
+
+def damage(path: Path, seq: int) -> None:
+    changed(path, f"UPDATE events SET payload = x'00' WHERE seq = {seq}")
+
+
+async def go_on(path: Path, provider: ScriptedProvider) -> tuple[str, list[Event]]:
+    """Resume the run, and return its status and its events."""
+    with closing(SqliteJournal(path, host="second")) as journal:
+        async with swarm_of(provider, journal=journal, seed=1) as swarm:
+            run = await swarm.resume_tree(swarm.runs()[0].run_id, tools=(touch,))
+            return (await run.result()).status, events_of(swarm, run)
+
+
+@pytest.mark.parametrize("torn", ["InferenceStarted", "InferenceCompleted", "ToolCallStarted", "ToolCallCompleted"])
+async def test_a_run_goes_on_from_the_event_before_the_damage(tmp_path: Path, torn: str):
+    path = tmp_path / "runs.db"
+    seq = seq_of(before := await left_behind(path), torn)
+    damage(path, seq)
+    status, events = await go_on(path, plays("looked"))
+    assert status == "complete"
+    assert events[: seq - 1] == before[: seq - 1]
+    assert kinds(events[seq - 1 :])[0] == "RunResumed"
+
+
+async def test_a_call_that_may_have_begun_behind_the_damage_is_not_run_again(tmp_path: Path):
+    path = tmp_path / "runs.db"
+    damage(path, seq_of(await left_behind(path), "ToolCallStarted"))
+    _, events = await go_on(path, plays("looked"))
+    assert done == ["a"]
+    assert [result.interrupted for result in payloads(events, "ToolCallCompleted")] == [True]
+
+
+async def test_the_model_is_told_what_was_damaged(tmp_path: Path):
+    path = tmp_path / "runs.db"
+    seq = seq_of(await left_behind(path), "ToolCallCompleted")
+    damage(path, seq)
+    await go_on(path, provider := plays("looked"))
+    asked = [request for request in provider.requests if request.purpose == "stage"]
+    assert f"was damaged from event {seq} on" in sent(asked[0])
+
+
+async def test_what_was_set_aside_stays_in_the_file(tmp_path: Path):
+    path = tmp_path / "runs.db"
+    before = await left_behind(path)
+    seq = seq_of(before, "ToolCallStarted")
+    damage(path, seq)
+    with closing(SqliteJournal(path)) as journal:
+        journal.set_aside(before[0].run_id, seq)
+        kept = journal._query("SELECT seq FROM events WHERE run < 0 ORDER BY seq")
+    assert [row[0] for row in kept] == list(range(seq, len(before) + 1))
+
+
+async def test_the_register_says_what_is_left(tmp_path: Path):
+    path = tmp_path / "runs.db"
+    before = await left_behind(path)
+    with closing(SqliteJournal(path)) as journal:
+        journal.set_aside(before[0].run_id, 2)
+        row = journal.find(before[0].run_id)
+    assert (row.events, row.stage, row.title, row.status) == (1, None, None, "running")
+
+
+async def test_a_run_may_be_damaged_twice(tmp_path: Path):
+    path = tmp_path / "runs.db"
+    before = await left_behind(path)
+    with closing(SqliteJournal(path)) as journal:
+        for seq in (9, 5):
+            journal.set_aside(before[0].run_id, seq)
+        assert [event.seq for event in journal.read(before[0].run_id)] == [1, 2, 3, 4]
+
+
+async def test_a_run_without_a_first_event_cannot_go_on(tmp_path: Path):
+    path = tmp_path / "runs.db"
+    await left_behind(path)
+    damage(path, 1)
+    with pytest.raises(JournalDamaged, match="event 1 "):
+        await go_on(path, plays())
+
+
+async def test_children_that_only_the_damaged_part_knew_of_are_cancelled(tmp_path: Path):
+    path = tmp_path / "runs.db"
+    lead = blueprint(
+        stage("split", mode="fan_out", fan_out=FanOut(worker_stage="read", results_region="notes"), transitions=()),
+        stage("read", mode="output"),
+    )
+
+    def answer(request: Request) -> object:
+        offered = {spec.name for spec in request.tools.specs}
+        return call("fan_out", items=[{"id": "a", "seeds": {"task": "a"}}]) if "fan_out" in offered else hangs
+
+    hangs = Say("late", delay_s=1e5)
+    with closing(SqliteJournal(path, host="first")) as journal:
+        async with swarm_of(ScriptedProvider(script=answer), journal=journal) as swarm:  # type: ignore[arg-type]
+            run = await swarm.spawn(lead, task="x")
+            await anyio.sleep(10)
+            seq = seq_of(events_of(swarm, run), "ChildSpawned")
+    changed(path, f"UPDATE events SET payload = x'00' WHERE seq = {seq} AND run = 1")
+    with closing(SqliteJournal(path, host="second")) as journal:
+        async with swarm_of(ScriptedProvider(script=answer), journal=journal, seed=1) as swarm:  # type: ignore[arg-type]
+            await swarm.resume_tree(run.run_id)
+            await anyio.sleep(10)
+            assert [row.status for row in journal.runs()] == ["running", "cancelled", "running"]
+
+
+async def test_a_journal_that_cannot_be_mended_says_so(tmp_path: Path):
+    path = tmp_path / "runs.db"
+    before = await left_behind(path)
+    with closing(SqliteJournal(path)) as journal:
+        journal._writing.execute("PRAGMA query_only = 1")
+        with pytest.raises(JournalFailed, match="cannot be mended"):
+            journal.set_aside(before[0].run_id, 4)
+        journal._writing.execute("PRAGMA query_only = 0")
+
+
+async def test_a_journal_in_memory_can_be_gone_on_with_earlier_too():
+    journal = MemoryJournal()
+    async with swarm_of(plays("hello"), journal=journal) as swarm:
+        run = await swarm.spawn(blueprint(stage(available_tools=())), task="x")
+        await run.result()
+    journal.set_aside(run.run_id, 3)
+    assert (journal.find(run.run_id).events, journal.find(run.run_id).status) == (2, "running")
+    assert [event.seq for event in journal.read(run.run_id)] == [1, 2]
