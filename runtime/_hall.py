@@ -29,7 +29,8 @@ from shoal.providers import Breaker, Provider, ReasoningDelta, RetryPolicy, Text
 from shoal.runtime import _threads
 from shoal.runtime._bundle import Bundle, bundle_of, read_definition
 from shoal.runtime._clock import Clock
-from shoal.runtime._control import Cancel, Command, Pause, steer
+from shoal.runtime._control import Cancel, Command, Pause, Resume, steer
+from shoal.runtime._fork import plan_fork
 from shoal.runtime._host import ChildRequest, Serving
 from shoal.runtime._keeper import Keeper
 from shoal.runtime._keys import Keys
@@ -272,6 +273,29 @@ class Hall:
         async with self.keeper.moving(run_id):
             self.keeper.made_of[run_id] = program
             await self._house(run_id, None, resumed_by)
+
+    async def fork(self, run_id: str, at: int | None, tools: Sequence[Tool]) -> str:
+        """Copy the history of a run up to *at* into a new run, let that live here, and return its id.
+
+        Raises:
+            RunNotFound, SpawnRefused, JournalDamaged: See `plan_fork`.
+            DefinitionMissing: What the run is made of cannot be had.
+        """
+        self._check_open()
+        await self.journal.barrier()
+        copies = plan_fork(self.journal, run_id, at, self.clock.new_id)
+        programs = {copy.run_id: self.defined(copy.definition, tools) for copy in copies}
+        for copy in copies:
+            for event in copy.events:
+                self.journal.graft(event)
+        await self.journal.barrier()
+        # Children first: a parent that waits for one finds it at home.
+        for copy in reversed(copies):
+            await self.take_up(copy.run_id, programs[copy.run_id], "fork")
+        for copy in copies:
+            if copy.paused:
+                await steer(self, copy.run_id, Resume())
+        return copies[0].run_id
 
     async def _house_again(self, run_id: str) -> None:
         await self._house(run_id, None, None)

@@ -292,6 +292,10 @@ class Run(Generic[OutputT_co]):
         """Answer what it asks; see `Swarm.answer`."""
         await self._swarm.answer(self.run_id, text, question=question)
 
+    async def fork(self, *, at: int | None = None, tools: Sequence[Any] = ()) -> Run:
+        """Copy its history up to event *at* into a new run that goes on from there; see `Swarm.fork`."""
+        return await self._swarm.fork(self.run_id, at=at, tools=tools)
+
     async def pause(self, reason: str = "paused by its user") -> None:
         """Let it finish what it is in the middle of, and wait."""
         await self._swarm.pause(self.run_id, reason)

@@ -252,6 +252,8 @@ class RunState:
         self.seq = 0
         self.phase: Phase = "running"
         self.spawned: RunSpawned | None = None
+        self.copied = 0
+        """How many of its events are another run's history, which was billed there."""
         self.title: str | None = None
         self.paused: RunPaused | None = None
         self.ended: RunEnded | None = None
@@ -436,6 +438,8 @@ class RunState:
 
     def on_spawn(self, event: Event, payload: RunSpawned) -> None:
         self.spawned = payload
+        if payload.forked_from is not None:
+            self.copied = payload.forked_from[1]
 
     def on_enter(self, event: Event, payload: StageEntered) -> None:
         layout = self.program.stages[payload.stage].layout
@@ -492,7 +496,8 @@ class RunState:
         return sum(s.charged for n, s in self.view.states.items() if self.view.layout.sees(n))
 
     def on_completed(self, event: Event, payload: InferenceCompleted) -> None:
-        self._bill(payload)
+        if event.seq > self.copied:
+            self._bill(payload)
         if payload.purpose == "stage":
             assert self.visit is not None  # a stage's reply comes inside a visit
             self._recent[event.seq] = payload

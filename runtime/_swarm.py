@@ -477,6 +477,29 @@ class Swarm:
                 await self.resume(each.run_id)
         return Run(self, row.run_id, row.name)
 
+    async def fork(self, run_id: str, *, at: int | None = None, tools: Sequence[GivenTool] = ()) -> Run:
+        """Copy the history of a run into a new one that goes on from there; the run itself is left as it is.
+
+        The fork is made of what the run was made of, whatever became of its files since. It begins behind the last step
+        that was whole at *at*; children that worked then are forked along, and what is copied is not billed again.
+
+        Args:
+            run_id: The run; it may live here or elsewhere, sleep, or be over.
+            at: Seq of the last event that may count; `None` for the newest one, or the last request of a run that is
+                over.
+            tools: The functions that it was given as tools.
+
+        Returns:
+            The fork, the root of a tree of its own.
+
+        Raises:
+            RunNotFound: The journal has no such run, or the run no such event.
+            DefinitionMissing: What the run is made of cannot be had.
+            JournalDamaged: An event up to there cannot be read.
+        """
+        row = self.journal.find(run_id)
+        return self.get(await self.hall.fork(row.run_id, at, [as_tool(tool) for tool in tools]))
+
     def _claim(self, run_ids: Sequence[str]) -> None:
         if self.journal.shared is not None:
             self.journal.shared.claim(run_ids, now=self._clock.unix())

@@ -74,6 +74,7 @@ class RunSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
         output_schema: JSON schema of its answer, as JSON source; `None` for what its blueprint says.
         scripts: Scripts that are not in its definition, such as those of seeds: path, as the blueprint writes it, and
             the digest under which the journal holds the text.
+        forked_from: The run that its first events are copied from, and how many those are; `None` for none.
     """
 
     name: str
@@ -99,6 +100,7 @@ class RunSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
     output_format: str | None = None
     output_instructions: str | None = None
     output_schema: str | None = None
+    forked_from: tuple[str, int] | None = None
 
 
 @final
@@ -120,7 +122,7 @@ class RunPaused(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 @final
 class RunResumed(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The run goes on. *by*: `user`, or `restart` where a process took it up again; *process* is that process."""
+    """The run goes on. *by*: `user`, `restart` where a process took it up again, `fork`; *process* is that process."""
 
     by: str
     process: str = ""

@@ -168,6 +168,14 @@ class Journal(Reader, Protocol):
         """
         ...
 
+    def graft(self, event: Event) -> None:
+        """Append *event*, which is a copy of what happened to another run: observers are not shown it.
+
+        Raises:
+            JournalFailed: The journal cannot write; nothing was kept.
+        """
+        ...
+
     async def barrier(self) -> None:
         """Return once everything appended so far is durable.
 

@@ -6,7 +6,7 @@ A batch has one event that all its waiters share. Observers and readers learn of
 from __future__ import annotations
 
 import warnings
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import anyio
@@ -21,12 +21,25 @@ HEAVY_BYTES = 256 * 1024
 class Batch:
     """Events that become durable together. `done` is made when somebody waits for it."""
 
-    __slots__ = ("_done", "definitions", "error", "events", "marks", "parts", "payloads", "settled", "written")
+    __slots__ = (
+        "_done",
+        "definitions",
+        "error",
+        "events",
+        "marks",
+        "parts",
+        "payloads",
+        "quiet",
+        "settled",
+        "written",
+    )
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.payloads: list[bytes] = []
         """The payload of each event as the journal keeps it; empty where nothing is encoded."""
+        self.quiet: set[int] = set()
+        """Places in *events* of those that no observer is shown."""
         self.definitions: list[tuple[str, bytes]] = []
         self.parts: list[tuple[str, bytes]] = []
         """Bytes of stored parts, by digest."""
@@ -127,6 +140,11 @@ class Tails:
         finally:
             if not waiting.is_set() and not waiting.statistics().tasks_waiting:
                 del self._waiting[run_id]  # the last reader left
+
+
+def besides(events: Sequence[Event], places: Collection[int]) -> Sequence[Event]:
+    """Return *events* without those at *places*."""
+    return [event for place, event in enumerate(events) if place not in places] if places else events
 
 
 def tell(observers: Iterable[Observer], events: Iterable[Event]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
@@ -100,20 +99,6 @@ def _upgrade(db: sqlite3.Connection, written_as: int) -> None:
     db.executescript(f"BEGIN IMMEDIATE; {changes} {_SCHEMA}")
     db.execute("UPDATE meta SET value = ? WHERE key = 'format'", (FORMAT,))
     db.execute("COMMIT")
-
-
-def forget_parts(db: sqlite3.Connection, runs: Iterable[int] = ()) -> int:
-    """Delete the stored parts that no kept run refers to, inside the caller's transaction.
-
-    Args:
-        db: A connection that writes.
-        runs: Numbers of the runs that go: what they alone refer to goes with them.
-
-    Returns:
-        How many parts were deleted.
-    """
-    db.executemany("DELETE FROM part_refs WHERE run = ?", [(run,) for run in runs])
-    return db.execute("DELETE FROM parts WHERE digest NOT IN (SELECT digest FROM part_refs)").rowcount
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:

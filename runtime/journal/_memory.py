@@ -12,7 +12,7 @@ import msgspec
 from shoal.errors import DefinitionMissing, PartMissing
 from shoal.runtime.events import Event
 from shoal.runtime.journal._base import Observer, RunRow, Shared
-from shoal.runtime.journal._commit import Tails, tell
+from shoal.runtime.journal._commit import Tails, besides, tell
 from shoal.runtime.journal._register import Register, pick
 
 
@@ -32,6 +32,8 @@ class MemoryJournal:
         self._register = Register()
         self._tails = Tails()
         self._pending: list[Event] = []
+        self._quiet: set[int] = set()
+        """Places in it of events that no observer is shown."""
         self._wake: anyio.Event | None = None
 
     def __repr__(self) -> str:
@@ -52,6 +54,11 @@ class MemoryJournal:
         self._pending.append(event)
         if self._wake is not None:
             self._wake.set()
+
+    def graft(self, event: Event) -> None:
+        """Append *event*, a copy of what happened to another run, and show it to no observer."""
+        self._quiet.add(len(self._pending))
+        self.append(event)
 
     def define(self, digest: str, data: bytes) -> None:
         """Keep *data* under *digest*."""
@@ -83,12 +90,12 @@ class MemoryJournal:
         self._settle()
 
     def _settle(self) -> None:
-        events, self._pending = self._pending, []
+        events, self._pending, quiet, self._quiet = self._pending, [], self._quiet, set()
         for event in events:
             self._events.setdefault(event.run_id, []).append(event)
             self._register.note(event)
         self._tails.notify(events)
-        tell(self.observers, events)
+        tell(self.observers, besides(events, quiet))
 
     # --- reading
 

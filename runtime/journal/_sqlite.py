@@ -26,7 +26,7 @@ from shoal.runtime import _threads
 from shoal.runtime.context import PartStored
 from shoal.runtime.events import NUMBERS, Event, RunEnded, RunSpawned, encode
 from shoal.runtime.journal._base import Observer, Shared
-from shoal.runtime.journal._commit import Batch, Tails, tell
+from shoal.runtime.journal._commit import Batch, Tails, besides, tell
 from shoal.runtime.journal._file import PAGE_BYTES, Durability, checkpoint, open_for_writing
 from shoal.runtime.journal._leases import Leases
 from shoal.runtime.journal._reader import COLUMNS, SqliteReader
@@ -113,6 +113,15 @@ class SqliteJournal(SqliteReader):
         self._batch.add(event, encode(event.payload))
         if self._wake is not None:
             self._wake.set()
+
+    def graft(self, event: Event) -> None:
+        """Append *event*, a copy of what happened to another run, and show it to no observer.
+
+        Raises:
+            JournalFailed: An earlier commit failed, or the journal is closed.
+        """
+        self._batch.quiet.add(len(self._batch.events))
+        self.append(event)
 
     def define(self, digest: str, data: bytes) -> None:
         """Keep *data* under *digest*."""
@@ -330,7 +339,7 @@ class SqliteJournal(SqliteReader):
                 self._unsaved.pop(digest, None)
             batch.settle()
             self._tails.notify(batch.events)
-            tell(self.observers, batch.events)
+            tell(self.observers, besides(batch.events, batch.quiet))
             return
         self._broken = error
         batch.settle(error)

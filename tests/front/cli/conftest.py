@@ -43,6 +43,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
     def by(provider: Provider) -> None:
         monkeypatch.setattr("shoal.cli._run.providers_from", lambda: (provider,))
         monkeypatch.setattr("shoal.cli._resume.providers_from", lambda: (provider,))
+        monkeypatch.setattr("shoal.cli._fork.providers_from", lambda: (provider,))
 
     return by
 
