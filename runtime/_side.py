@@ -19,6 +19,7 @@ from shoal.runtime._ask import Standing, completion, exchanged, failed, overflow
 from shoal.runtime._host import Serving
 from shoal.runtime._lanes import Job, JobFailed
 from shoal.runtime._live import Live
+from shoal.runtime._measure import FRAMING_TOKENS, Size, measure
 from shoal.runtime._parts import with_parts
 from shoal.runtime._scripting import vetted_blocks
 from shoal.runtime._seeds import in_text, resolve_seeds
@@ -316,9 +317,16 @@ async def _asked(live: Live, job_id: int, purpose: Purpose, settings: LaneSettin
         *(Part(b.owner, b.tokens) for b in request.system),
         *(Part(s.owner, s.tokens, "messages") for s in request.messages),
     )
-    tokens = sum(part.tokens for part in parts)
-    if tokens + request.max_tokens > serving.profile.window_tokens:
+    size = _size(request)
+    tokens = size.corrected(live, serving)
+    over = tokens + request.max_tokens - serving.profile.window_tokens
+    if over <= 0:
+        over = await measure(live, serving, request, size, job=job_id)
+        tokens = size.corrected(live, serving)
+    if over > 0:
         raise JobFailed("overflow", str(overflow(serving, tokens, request.max_tokens)), final=True)
+    if not _wanted(live, job_id):
+        raise JobFailed("dropped", "nobody waits for it any more", final=True)
     digest = request.digest.hex()
     chars = len(material)
     started = live.emit(
@@ -335,6 +343,12 @@ async def _asked(live: Live, job_id: int, purpose: Purpose, settings: LaneSettin
     if _wanted(live, job_id):
         live.emit(completion(completed, purpose, started, serving, parts, 0))
     return str(completed.reply.text)
+
+
+def _size(request: Request) -> Size:
+    """Return what a lane's request is estimated at: its material, and the prompt that says what to do with it."""
+    material = sum(segment.tokens for segment in request.messages)
+    return Size(material, sum(block.tokens for block in request.system) + FRAMING_TOKENS * len(request.messages))
 
 
 def _lane_serving(live: Live, settings: LaneSettings) -> Serving:

@@ -183,7 +183,7 @@ async def conceive(host: Host, birth: Birth) -> Born:
     scripts |= {seed.script.path: seed.script for seed in resolved if seed.script is not None}
     spawned = msgspec.structs.replace(spawned, scripts=tuple((path, script.digest) for path, script in scripts.items()))
     drafting = _Drafting()
-    state = RunState(birth.run_id, program, partial(_part, drafting.parts, host.journal))
+    state = RunState(birth.run_id, program, load=partial(_part, drafting.parts, host.journal))
     # Worked out on a state of its own first: what is refused here leaves no trace in the journal.
     events = await _first_events(host, state, spawned, entry, resolved, drafting, scripts)
     return Born(state, tuple(events), {script.digest: script.source for script in scripts.values()}, drafting.parts)

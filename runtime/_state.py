@@ -19,21 +19,28 @@ from shoal.providers import EMPTY, Message, ProviderState, Text, ToolCall, Usage
 from shoal.runtime._output_spec import OutputAsked
 from shoal.runtime._program import Program, StageProgram
 from shoal.runtime.context import (
+    CONVERSATION,
     WHOLE,
     Calibration,
     ContextCompacted,
     EntriesEvicted,
     EntriesReleased,
     EntryWritten,
+    Epoch,
     ItemChanged,
     LayoutChanged,
     LoadPart,
     PartStored,
+    Prompt,
+    PromptAmended,
+    PromptEpoch,
     RegionReset,
     SeedRefreshed,
     SeedResolved,
     Shelf,
     Window,
+    assemble,
+    load_rendering,
     materialise,
     nowhere,
 )
@@ -243,12 +250,21 @@ class RunState:
     Args:
         run_id: The run.
         program: What it is made of.
+        definition: Returns what the journal holds under a digest; `None` where scripts' renderings are not needed.
         load: Returns the bytes of a stored part by its digest.
     """
 
-    def __init__(self, run_id: str, program: Program, load: LoadPart = nowhere) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        program: Program,
+        *,
+        definition: Callable[[str], bytes] | None = None,
+        load: LoadPart = nowhere,
+    ) -> None:
         self.run_id = run_id
         self.program = program
+        self._definition = definition
         self.seq = 0
         self.phase: Phase = "running"
         self.spawned: RunSpawned | None = None
@@ -289,6 +305,10 @@ class RunState:
         self.usage = Usage()
         self.cost: Decimal | None = Decimal(0)
         self.calibration: dict[str, Calibration] = {}
+        self.epoch: Epoch | None = None
+        """What was sent to the stage's model, where that binds its thinking to it; `None` for any other model."""
+        self.epochs = 0
+        """How many epochs there were."""
         self.asked = (0, 0)
         """Estimates of the newest request of the stage: its regions, and what is in none."""
         self.renders: Mapping[str, str] = {}
@@ -329,13 +349,23 @@ class RunState:
     @property
     def now_calibration(self) -> Calibration:
         """How estimates for the current model are corrected."""
-        return self.calibration.get(self.serving[1], Calibration())
+        return self.calibrated(self.serving[1])
+
+    def calibrated(self, model: str) -> Calibration:
+        """Return how estimates for *model* are corrected."""
+        return self.calibration.get(model, Calibration())
 
     @property
     def next_due(self) -> float | None:
         """When the next thing that the run waits for falls due, in unix seconds; `None` for nothing."""
         due = [asked.expires_at for asked in self.questions.values() if asked.expires_at is not None]
         return min(due, default=None)
+
+    def prompt(self) -> Prompt:
+        """Return what the stage's next request shows its model, as far as it is journaled."""
+        if self.epoch is not None:
+            return self.epoch.prompt(self.view)
+        return assemble(self.view, self.stage.offered)
 
     def parked(self, index: int) -> bool:
         """Say whether call *index* of the newest reply waits for a person, or for the end of a child."""
@@ -415,6 +445,8 @@ class RunState:
                     message = Message("user", message.texts, blobs=blobs)
             else:
                 message = Message("user", () if written.text is None else (written.text,), blobs=blobs)
+        if self.epoch is not None and written.replaces:
+            self.epoch.note(self.view, written)
         self.view.apply(written, event.seq, event.at, message)
         if self.inbox:
             self.inbox = [(seq, mail) for seq, mail in self.inbox if seq != written.source]
@@ -447,7 +479,7 @@ class RunState:
             self.window = Window(layout, payload.window_tokens, payload.intake, self.shelf)
         else:
             self.window.enter(layout, payload.window_tokens, payload.intake)
-        self.serving = (payload.provider, payload.model, payload.window_tokens)
+        self._serve(payload.provider, payload.model, payload.window_tokens)
         self.window.ratio = self.now_calibration.ratio
         self.visits[payload.stage] = payload.visit
         self.visit = Visit(payload.stage, payload.visit, event.seq)
@@ -457,10 +489,17 @@ class RunState:
         self.turn = self.routing = self.failure = self.leaving = None
 
     def on_change_model(self, event: Event, payload: ModelChanged) -> None:
-        self.serving = (payload.provider, payload.model, payload.window_tokens)
+        self._serve(payload.provider, payload.model, payload.window_tokens)
         self.view.enter(self.stage.layout, payload.window_tokens, payload.intake)
         self.view.ratio = self.now_calibration.ratio
         self.failure = None
+
+    def _serve(self, provider: str, model: str, window_tokens: int) -> None:
+        if self.serving[:2] != (provider, model):
+            self.epoch = None  # nothing was sent to that one yet, and another one's thinking is not sent to it
+        if self.view.layout.regions[CONVERSATION].kind == "custom":
+            self.epoch = None  # what a script shows of the conversation brings no thinking back
+        self.serving = (provider, model, window_tokens)
 
     def on_leave(self, event: Event, payload: StageLeft) -> None:
         self.turn = self.routing = self.failure = None
@@ -477,7 +516,20 @@ class RunState:
     def on_choose(self, event: Event, payload: TransitionChosen) -> None:
         self.leaving = payload
 
+    def on_epoch(self, event: Event, payload: PromptEpoch) -> None:
+        if self._definition is not None:
+            for region, digest in payload.renders:
+                self.view.show(region, load_rendering(self._definition(digest)))
+        self.epoch = Epoch(self.view, self.stage.offered, payload, self.epoch)
+        self.epochs += 1
+
+    def on_amend(self, event: Event, payload: PromptAmended) -> None:
+        assert self.epoch is not None  # only an epoch is amended
+        self.epoch.amend(self.view, payload)
+
     def on_started(self, event: Event, payload: InferenceStarted) -> None:
+        if self.epoch is not None and payload.purpose in ("stage", "routing"):
+            self.epoch.sent(self.view)
         if payload.purpose in ("stage", "routing"):
             self.renders = dict(payload.renders)
         if payload.purpose != "stage":
@@ -554,11 +606,12 @@ class RunState:
             self.failure = payload
 
     def on_measured(self, event: Event, payload: TokensMeasured) -> None:
-        self._learn(payload.model, payload.estimated, payload.base, payload.tokens)
+        # The vendor's own count is of what goes out next, and no average is as good.
+        exact = not payload.how.startswith("tiktoken:")
+        self._learn(payload.model, payload.estimated, payload.base, payload.tokens, exact=exact)
 
-    def _learn(self, model: str, estimated: int, base: int, measured: int) -> None:
-        known = self.calibration.get(model, Calibration())
-        self.calibration[model] = known.observed(estimated, base, measured)
+    def _learn(self, model: str, estimated: int, base: int, measured: int, *, exact: bool = False) -> None:
+        self.calibration[model] = self.calibrated(model).observed(estimated, base, measured, exact=exact)
         if model == self.serving[1]:
             self.view.ratio = self.calibration[model].ratio
 
@@ -689,6 +742,8 @@ class RunState:
         self.shelf.keep(event.seq, payload)
 
     def on_in_window(self, event: Event, payload: Any) -> None:
+        if self.epoch is not None:
+            self.epoch.note(self.view, payload)
         self.view.apply(payload, event.seq, event.at)
 
     # --- comparing
@@ -720,6 +775,7 @@ class RunState:
             "usage": self.usage,
             "cost": self.cost,
             "calibration": dict(self.calibration),
+            "epoch": (self.epochs, None if self.epoch is None else self.epoch.dump(self.view)),
             "renders": dict(self.renders),
             "stopped": self.stopped,
             "hooks_at_end": dict(self.hooks_at_end),
@@ -759,6 +815,8 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     InferenceCompleted: RunState.on_completed,
     InferenceFailed: RunState.on_failed,
     TokensMeasured: RunState.on_measured,
+    PromptEpoch: RunState.on_epoch,
+    PromptAmended: RunState.on_amend,
     ToolCallStarted: RunState.on_call_started,
     ToolCallCompleted: RunState.on_call_completed,
     MessageReceived: RunState.on_receive,
@@ -774,16 +832,25 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
 _STOPS: Mapping[str, str] = {"cancel": "stopped the run", "failed": "failed"}
 
 
-def fold(run_id: str, program: Program, events: Iterable[Event], load: LoadPart = nowhere) -> RunState:
+def fold(
+    run_id: str,
+    program: Program,
+    events: Iterable[Event],
+    *,
+    definition: Callable[[str], bytes] | None = None,
+    load: LoadPart = nowhere,
+) -> RunState:
     """Return the state that *events* (all of a run, oldest first) add up to.
 
     Args:
         run_id: The run.
         program: What it is made of.
         events: Its events.
+        definition: Returns what the journal holds under a digest; without it, nobody may ask for the prompt of a run
+            whose scripts rendered something.
         load: Returns the bytes of a stored part by its digest, as a journal's `part` does.
     """
-    state = RunState(run_id, program, load)
+    state = RunState(run_id, program, definition=definition, load=load)
     for event in events:
         state.apply(event)
     return state

@@ -23,6 +23,8 @@ from shoal.runtime.context import (
     ItemChanged,
     LayoutChanged,
     PartStored,
+    PromptAmended,
+    PromptEpoch,
     RegionReset,
     SeedRefreshed,
     SeedResolved,
@@ -382,6 +384,7 @@ class InferenceStarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
         base: Estimate of what is in no region: tool schemas and framing.
         renders: What scripts rendered of custom regions: region, and the digest under which the journal holds it. A
             region whose script showed nothing that can be used is not among them.
+        wanted_tokens: The reply budget that was asked for, where the window leaves less; 0 where it leaves it all.
     """
 
     purpose: Purpose
@@ -395,6 +398,7 @@ class InferenceStarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
     estimated: int = 0
     base: int = 0
     renders: tuple[tuple[str, str], ...] = ()
+    wanted_tokens: int = 0
 
 
 @final
@@ -508,13 +512,23 @@ class InferenceFailed(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 @final
 class TokensMeasured(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A provider counted a request before it was sent. *estimated* is what the regions were estimated at."""
+    """A request was counted before it was sent.
+
+    Args:
+        model: The model.
+        tokens: The count.
+        how: Who counted: `vendor`, `server`, or `tiktoken:ENCODING`.
+        estimated: What its regions were estimated at, uncorrected.
+        base: Estimate of what is in no region: tool schemas and framing.
+        job: Id of the lane job it belongs to; 0 for none.
+    """
 
     model: str
     tokens: int
     how: str
     estimated: int
     base: int = 0
+    job: int = 0
 
 
 # --- tools and people
@@ -690,6 +704,8 @@ Payload: TypeAlias = (
     | InferenceRetried
     | InferenceFailed
     | TokensMeasured
+    | PromptEpoch
+    | PromptAmended
     | ToolCallStarted
     | ToolCallCompleted
     | MessageReceived
@@ -738,7 +754,8 @@ NUMBERS: Mapping[type[Payload], int] = {
     InferenceRetried: 42,
     InferenceFailed: 43,
     TokensMeasured: 44,
-    # 45 PromptEpoch, 46 PromptAmended
+    PromptEpoch: 45,
+    PromptAmended: 46,
     ToolCallStarted: 50,
     ToolCallCompleted: 51,
     MessageReceived: 52,

@@ -4,6 +4,7 @@ Values in, values out: no task, no clock, no I/O. How a window becomes a request
 starts at `Window.plan_write`, and only `Window.apply` changes it.
 """
 
+from shoal.runtime.context._amend import Ways, plan_prompt, planned_tokens
 from shoal.runtime.context._assemble import TOOLS, Part, Prompt, assemble
 from shoal.runtime.context._budget import Limits, resolve
 from shoal.runtime.context._calibration import Calibration
@@ -20,6 +21,9 @@ from shoal.runtime.context._changes import (
     ItemChanged,
     LayoutChanged,
     PartStored,
+    PromptAmended,
+    PromptChange,
+    PromptEpoch,
     RegionReset,
     SeedBlock,
     SeedRefreshed,
@@ -28,6 +32,7 @@ from shoal.runtime.context._changes import (
 from shoal.runtime.context._cut import cut_to, fit_blocks, materialise, named
 from shoal.runtime.context._desk import Answer, Origin
 from shoal.runtime.context._entry import Draft, Entry, Group, estimate, estimate_text
+from shoal.runtime.context._epoch import Epoch
 from shoal.runtime.context._layout import (
     CONVERSATION,
     FINAL_OUTPUT,
@@ -91,6 +96,7 @@ __all__ = [
     "Entry",
     "EntryKind",
     "EntryWritten",
+    "Epoch",
     "Group",
     "Hook",
     "Item",
@@ -106,6 +112,9 @@ __all__ = [
     "PartStored",
     "Plan",
     "Prompt",
+    "PromptAmended",
+    "PromptChange",
+    "PromptEpoch",
     "RegionReset",
     "RegionState",
     "Rendering",
@@ -118,6 +127,7 @@ __all__ = [
     "Shelf",
     "Theme",
     "Value",
+    "Ways",
     "Window",
     "Wrote",
     "assemble",
@@ -136,6 +146,8 @@ __all__ = [
     "names_of",
     "nowhere",
     "operate",
+    "plan_prompt",
+    "planned_tokens",
     "pointer",
     "rates_of",
     "read_overflow",

@@ -141,6 +141,16 @@ class _Shown(msgspec.Struct, frozen=True, gc=False):
     lifted: tuple[Blob, ...] = ()
     lifted_tokens: int = 0
 
+    @property
+    def digest(self) -> bytes:
+        """Stands for all of it; empty for nothing."""
+        return b"".join([*[block.digest for block in self.blocks], *[one.digest for one in self.segments]])
+
+    @property
+    def tokens(self) -> int:
+        """Estimate of what all of it costs."""
+        return self.block_tokens + self.message_tokens
+
 
 _NOTHING = _Shown()
 
@@ -154,10 +164,7 @@ def assemble(window: Window, tools: ToolSet = NO_TOOLS) -> Prompt:
     )
     blocks = (*system, *tail)
     offered = (Part(TOOLS, tools.tokens, "tools"),) if tools.specs else ()
-    named = zip((*layout.system, *layout.tail), (*system, *tail), strict=True)
-    lifting = [(name, one) for name, one in named if one.lifted]
-    lifted = _lifted(window, lifting) if lifting else ()
-    stored = [Part(name, one.lifted_tokens, "parts") for name, one in lifting]
+    lifted, stored = lifted_of(window)
     return Prompt(
         tools,
         tuple(chain.from_iterable([one.blocks for one in system])),
@@ -177,15 +184,24 @@ def assemble(window: Window, tools: ToolSet = NO_TOOLS) -> Prompt:
     )
 
 
-def _lifted(window: Window, lifting: Sequence[tuple[str, _Shown]]) -> tuple[Segment]:
-    """Return the stored parts of system regions as one user message; the same one while they are the same."""
+def lifted_of(window: Window) -> tuple[tuple[Segment, ...], tuple[Part, ...]]:
+    """Return the stored parts of system regions as one user message, and what each region has of it.
+
+    Returns:
+        One segment, the same object while the parts are the same, or none; and one part a region.
+    """
+    layout = window.layout
+    every = [(name, shown(window.states[name], layout.theme, window.intake)) for name in (*layout.system, *layout.tail)]
+    lifting = [(name, one) for name, one in every if one.lifted]
+    if not lifting:
+        return (), ()
     blobs = tuple(chain.from_iterable([one.lifted for _, one in lifting]))
-    before = window.lifted
-    if before is None or before.messages[0].blobs != blobs:  # parts are equal only where they are the same
+    held = window.lifted
+    if held is None or held.messages[0].blobs != blobs:  # parts are equal only where they are the same
         owner = ", ".join([name for name, _ in lifting])
         tokens = sum([one.lifted_tokens for _, one in lifting])
-        window.lifted = before = Segment(owner, (Message("user", blobs=blobs),), tokens, closed=True)
-    return (before,)
+        held = window.lifted = Segment(owner, (Message("user", blobs=blobs),), tokens, closed=True)
+    return (held,), tuple([Part(name, one.lifted_tokens, "parts") for name, one in lifting])
 
 
 def _joined(blocks: Sequence[Block]) -> Text | None:

@@ -45,11 +45,12 @@ _STEADINESS = {
     "temporary": 2,
     "clearable": 2,
 }
-_CHUNKED = ("pinned", "compact_history", "compacting", "temporary", "clearable")
+CHUNKED = ("pinned", "compact_history", "compacting", "temporary", "clearable")
+"""Kinds that show their entries one behind the other, and are cut into chunks where they grow."""
 _KINDS_OF_OWN: Mapping[str, Collection[str]] = {
     CONVERSATION: ("sliding_window", "custom"),
-    FINAL_OUTPUT: (*_CHUNKED, "sliding_window"),
-    INSTRUCTIONS: _CHUNKED,
+    FINAL_OUTPUT: (*CHUNKED, "sliding_window"),
+    INSTRUCTIONS: CHUNKED,
 }
 """What a region that every run has may be declared as: turns are messages, an answer comes without a key."""
 
@@ -97,7 +98,7 @@ def cut_of(region: Region) -> Cut:
     """Return how the content of *region* is cut into chunks."""
     if region.kind == "sliding_window":
         return "messages"
-    return "grows" if region.volatility == "grows" and region.kind in _CHUNKED else "never"
+    return "grows" if region.volatility == "grows" and region.kind in CHUNKED else "never"
 
 
 def names_of(blueprint: Blueprint) -> tuple[str, ...]:

@@ -55,6 +55,10 @@ class Theme:
             made = self._headings[key] = Text(Text.of(line).body + under.body)
         return made
 
+    def now(self, region: Region) -> Text:
+        """Return the heading of *region* where it is said again."""
+        return Text.of(f"## {region.name} (now)\n")
+
 
 @final
 class Rendered(msgspec.Struct, frozen=True, gc=False):

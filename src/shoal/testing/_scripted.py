@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, NoReturn, TypeAlias, cast, final
 
@@ -14,10 +14,8 @@ import anyio
 from shoal.errors import ProviderError, ProviderUnavailable
 from shoal.providers import (
     SERVERS,
-    TEXT_ONLY,
     Completed,
     Finish,
-    Intake,
     Message,
     ModelProfile,
     Price,
@@ -109,8 +107,8 @@ class ScriptedProvider:
         max_output_tokens: Longest reply of every model.
         price: Price of every model; `None` leaves it unknown.
         lenient: Take transcripts that a vendor would refuse.
-        input_types: Mime patterns that every model takes.
-        counts_parts: Whose rule counts stored parts, such as `claude`.
+        profile: What is known of every model, but for its name, in place of window, longest reply and price.
+        count: Counts a request, in place of the estimate.
     """
 
     def __init__(
@@ -123,8 +121,8 @@ class ScriptedProvider:
         max_output_tokens: int = 8_192,
         price: Price | None = PRICE,
         lenient: bool = False,
-        input_types: Sequence[str] = TEXT_ONLY.types,
-        counts_parts: str = TEXT_ONLY.counting,
+        profile: ModelProfile | None = None,
+        count: Callable[[Request], TokenCount] | None = None,
     ) -> None:
         self.default_model = "scripted-model"
         self._replies = replies
@@ -135,7 +133,8 @@ class ScriptedProvider:
         self._max_output_tokens = max_output_tokens
         self._price = price
         self._lenient = lenient
-        self._intake = Intake(tuple(input_types), counts_parts)
+        self._profile = profile
+        self._count = count
         self._played = _Played()
         self.closed = False
 
@@ -154,20 +153,20 @@ class ScriptedProvider:
 
     def profile(self, model: str) -> ModelProfile:
         """Return the profile that every model has here."""
+        if self._profile is not None:
+            return replace(self._profile, model=model)
         return ModelProfile(
             model,
             window_tokens=self._window_tokens,
             max_output_tokens=self._max_output_tokens,
             price=self._price,
-            input_types=self._intake.types,
-            counts_parts=self._intake.counting,
             window_source="the script",
             window_key=f'[models."{model}"] context',
         )
 
     async def count_tokens(self, request: Request) -> TokenCount:
-        """Return the encoded bytes of *request* / 4."""
-        return TokenCount(_tokens(request), "estimate")
+        """Return what the given counter says of *request*, or else its encoded bytes / 4."""
+        return TokenCount(_tokens(request), "estimate") if self._count is None else self._count(request)
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
         """Play the next reply.
