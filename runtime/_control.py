@@ -22,6 +22,7 @@ from shoal.runtime._edges import end
 from shoal.runtime._keeper import Keeper
 from shoal.runtime._live import Live
 from shoal.runtime._people import answer, open_talk
+from shoal.runtime.context import PartStored
 from shoal.runtime.events import BudgetGiven, BudgetReached, MessageReceived, QuestionAnswered, RunPaused, RunResumed
 from shoal.runtime.journal import Journal, RunRow
 
@@ -37,6 +38,8 @@ class Send(msgspec.Struct, frozen=True, tag="send"):
     text: str
     sender: str = "user"
     region: str | None = None
+    parts: tuple[PartStored, ...] = ()
+    """What stands behind the text; the journal has the bytes."""
 
 
 @final
@@ -235,12 +238,13 @@ async def _written(
 def _apply(live: Live, command: Command) -> None:
     phase = live.state.phase
     match command:
-        case Send(text, sender, region):
+        case Send(text, sender, region, parts):
+            seqs = tuple([live.keep(part) for part in parts])
             talking = open_talk(live.state)
             if talking is not None and region is None:
-                live.emit(QuestionAnswered(talking, Text.of(text)))
+                live.emit(QuestionAnswered(talking, Text.of(text), parts=seqs))
             else:
-                live.emit(MessageReceived(Text.of(text), sender, region))
+                live.emit(MessageReceived(Text.of(text), sender, region, seqs))
         case Answer(text, question):
             answer(live, text, question)
         case Pause(reason):

@@ -339,7 +339,7 @@ class Hall:
             raise DefinitionMissing(f"the journal holds no event of run {run_id}")
         assert isinstance(first.payload, RunSpawned)  # the first event of every run
         program = self.keeper.made_of.get(run_id) or self._looked_at(first.payload.definition)
-        state = RunState(run_id, program, definition=self.journal.definition)
+        state = RunState(run_id, program, definition=self.journal.definition, load=self.journal.part)
         state.apply(first)
         for event in events:
             state.apply(event)

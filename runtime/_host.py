@@ -14,6 +14,7 @@ import anyio
 
 from shoal.blueprints import Blueprint, ModelSettings
 from shoal.providers import Breaker, ModelProfile, Provider, ReasoningDelta, RetryPolicy, TextDelta
+from shoal.runtime._attachment import SeedValue
 from shoal.runtime._clock import Clock
 from shoal.runtime._limits import Limits
 from shoal.runtime._pools import Pools
@@ -68,7 +69,7 @@ class ChildRequest:
 
     blueprint: str | Path | Blueprint
     task: str | None
-    seeds: Mapping[str, str]
+    seeds: Mapping[str, SeedValue]
     item: str | None = None
     stage: str | None = None
     source: int = 0

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, final
 
 from shoal.blueprints import Blueprint
+from shoal.runtime._attachment import SeedValue
 from shoal.runtime.events import BudgetGiven
 from shoal.runtime.tools import FunctionTool, Tool
 
@@ -41,7 +42,7 @@ class SpawnRequest:
     blueprint: str | Path | Blueprint
     _: KW_ONLY
     task: str | None = None
-    seeds: Mapping[str, str] = field(default_factory=dict[str, str])
+    seeds: Mapping[str, SeedValue] = field(default_factory=dict[str, SeedValue])
     tools: Sequence[GivenTool] = ()
     workdir: str | Path = "."
     model: str | None = None

@@ -21,8 +21,9 @@ from shoal.runtime._host import Serving
 from shoal.runtime._lanes import Job, JobFailed
 from shoal.runtime._live import Live
 from shoal.runtime._measure import FRAMING_TOKENS, Size, measure
+from shoal.runtime._parts import with_parts
 from shoal.runtime._scripting import vetted_blocks
-from shoal.runtime._seeds import resolve_seeds
+from shoal.runtime._seeds import in_text, resolve_seeds
 from shoal.runtime._sources import repeatable, sources_of
 from shoal.runtime.context import (
     NOTHING_SAID,
@@ -286,6 +287,9 @@ async def _refreshed(live: Live, job_id: int, started: LaneStarted, settings: La
         raise JobFailed("refused", str(refused), final=True) from refused
     if not _wanted(live, job_id):
         return
+    if region.kind == "checklist":
+        resolved = in_text(resolved, refuses=False)
+    resolved = with_parts(live, resolved)
     blocks, keys = await vetted_blocks(live, resolved.region, resolved.blocks)
     if not _wanted(live, job_id):
         return

@@ -31,16 +31,20 @@ from shoal.runtime.context import (
     Epoch,
     ItemChanged,
     LayoutChanged,
+    LoadPart,
+    PartStored,
     Prompt,
     PromptAmended,
     PromptEpoch,
     RegionReset,
     SeedRefreshed,
     SeedResolved,
+    Shelf,
     Window,
     assemble,
     load_rendering,
     materialise,
+    nowhere,
 )
 from shoal.runtime.events import (
     BudgetGiven,
@@ -251,9 +255,17 @@ class RunState:
         run_id: The run.
         program: What it is made of.
         definition: Returns what the journal holds under a digest; `None` where scripts' renderings are not needed.
+        load: Returns the bytes of a stored part by its digest.
     """
 
-    def __init__(self, run_id: str, program: Program, *, definition: Callable[[str], bytes] | None = None) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        program: Program,
+        *,
+        definition: Callable[[str], bytes] | None = None,
+        load: LoadPart = nowhere,
+    ) -> None:
         self.run_id = run_id
         self.program = program
         self._definition = definition
@@ -271,6 +283,8 @@ class RunState:
         self.title: str | None = None
         self.paused: RunPaused | None = None
         self.ended: RunEnded | None = None
+        self.shelf = Shelf(load)
+        """The stored parts."""
         self.window: Window | None = None
         self.serving: tuple[str, str, int] = ("", "", 0)
         """Provider, model and window of the stage."""
@@ -435,12 +449,15 @@ class RunState:
 
     def _write(self, event: Event, written: EntryWritten, message: Message | None) -> None:
         if message is None:
+            blobs = self.shelf.blobs(written.parts)
             if written.source:
-                message = materialise(self.content(written.source, written.index), written.cut, written.text)
+                content = self.content(written.source, written.index)
+                message = materialise(content, written.cut, written.text, blobs)
                 if written.kind not in ("assistant_turn", "tool_result") and message.role != "user":
-                    message = Message("user", message.texts)  # a result that was routed is plain text where it went
+                    # A result that was routed is plain text where it went.
+                    message = Message("user", message.texts, blobs=blobs)
             else:
-                message = Message("user", () if written.text is None else (written.text,))
+                message = Message("user", () if written.text is None else (written.text,), blobs=blobs)
         if self.epoch is not None and written.replaces:
             self.epoch.note(self.view, written)
         self.view.apply(written, event.seq, event.at, message)
@@ -473,9 +490,9 @@ class RunState:
     def on_enter(self, event: Event, payload: StageEntered) -> None:
         layout = self.program.stages[payload.stage].layout
         if self.window is None:
-            self.window = Window(layout, payload.window_tokens)
+            self.window = Window(layout, payload.window_tokens, payload.intake, self.shelf)
         else:
-            self.window.enter(layout, payload.window_tokens)
+            self.window.enter(layout, payload.window_tokens, payload.intake)
         self._serve(payload.provider, payload.model, payload.window_tokens)
         self.window.ratio = self.now_calibration.ratio
         self.visits[payload.stage] = payload.visit
@@ -487,7 +504,7 @@ class RunState:
 
     def on_change_model(self, event: Event, payload: ModelChanged) -> None:
         self._serve(payload.provider, payload.model, payload.window_tokens)
-        self.view.enter(self.stage.layout, payload.window_tokens)
+        self.view.enter(self.stage.layout, payload.window_tokens, payload.intake)
         self.view.ratio = self.now_calibration.ratio
         self.failure = None
 
@@ -745,6 +762,9 @@ class RunState:
         self.phase, self.ended = "ended", payload
         self.questions.clear()
 
+    def on_part(self, event: Event, payload: PartStored) -> None:
+        self.shelf.keep(event.seq, payload)
+
     def on_in_window(self, event: Event, payload: Any) -> None:
         if self.epoch is not None:
             self.epoch.note(self.view, payload)
@@ -812,6 +832,7 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     EntriesEvicted: RunState.on_in_window,
     EntriesReleased: RunState.on_in_window,
     RegionReset: RunState.on_in_window,
+    PartStored: RunState.on_part,
     ItemChanged: RunState.on_in_window,
     ContextCompacted: RunState.on_in_window,
     HookRan: RunState.on_hook,
@@ -837,7 +858,12 @@ _STOPS: Mapping[str, str] = {"cancel": "stopped the run", "failed": "failed"}
 
 
 def fold(
-    run_id: str, program: Program, events: Iterable[Event], *, definition: Callable[[str], bytes] | None = None
+    run_id: str,
+    program: Program,
+    events: Iterable[Event],
+    *,
+    definition: Callable[[str], bytes] | None = None,
+    load: LoadPart = nowhere,
 ) -> RunState:
     """Return the state that *events* (all of a run, oldest first) add up to.
 
@@ -847,8 +873,9 @@ def fold(
         events: Its events.
         definition: Returns what the journal holds under a digest; without it, nobody may ask for the prompt of a run
             whose scripts rendered something.
+        load: Returns the bytes of a stored part by its digest, as a journal's `part` does.
     """
-    state = RunState(run_id, program, definition=definition)
+    state = RunState(run_id, program, definition=definition, load=load)
     for event in events:
         state.apply(event)
     return state

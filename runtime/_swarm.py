@@ -17,12 +17,14 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 import anyio
+import anyio.to_thread
 
 from shoal.actors import ChildSpec, DynamicSupervisor, Supervisor, Worker, running
 from shoal.blueprints import Blueprint
-from shoal.errors import RestartsExhausted, RunIsPaused, RunNotFound, SpawnRefused
+from shoal.errors import PartMissing, RestartsExhausted, RunIsPaused, RunNotFound, SpawnRefused
 from shoal.errors import RunEnded as RunIsOver
 from shoal.providers import Provider, RetryPolicy, TextDelta
+from shoal.runtime._attachment import Attachable, SeedValue, attachments, prepared
 from shoal.runtime._clock import Clock
 from shoal.runtime._control import Answer, Cancel, Command, Pause, Resume, Send, serve_commands, steer
 from shoal.runtime._hall import Hall
@@ -223,7 +225,7 @@ class Swarm:
         blueprint: str | Path | Blueprint,
         *,
         task: str | None = None,
-        seeds: Mapping[str, str] | None = None,
+        seeds: Mapping[str, SeedValue] | None = None,
         tools: Sequence[GivenTool] = (),
         workdir: str | Path = ".",
         model: str | None = None,
@@ -243,7 +245,7 @@ class Swarm:
         blueprint: str | Path | Blueprint,
         *,
         task: str | None = None,
-        seeds: Mapping[str, str] | None = None,
+        seeds: Mapping[str, SeedValue] | None = None,
         tools: Sequence[GivenTool] = (),
         workdir: str | Path = ".",
         model: str | None = None,
@@ -262,7 +264,7 @@ class Swarm:
         blueprint: str | Path | Blueprint,
         *,
         task: str | None = None,
-        seeds: Mapping[str, str] | None = None,
+        seeds: Mapping[str, SeedValue] | None = None,
         tools: Sequence[GivenTool] = (),
         workdir: str | Path = ".",
         model: str | None = None,
@@ -393,7 +395,7 @@ class Swarm:
         blueprint: str | Path | Blueprint,
         *,
         task: str | None = None,
-        seeds: Mapping[str, str] | None = None,
+        seeds: Mapping[str, SeedValue] | None = None,
         tools: Sequence[GivenTool] = (),
         detached: bool = False,
         max_child_depth: int | None = None,
@@ -511,14 +513,50 @@ class Swarm:
 
     # --- steering
 
-    async def send(self, run_id: str, text: str, *, region: str | None = None, sender: str = "user") -> None:
+    async def send(
+        self,
+        run_id: str,
+        text: str,
+        *,
+        region: str | None = None,
+        sender: str = "user",
+        parts: Sequence[Attachable] = (),
+    ) -> None:
         """Send a run a message; returns once it is durable.
+
+        Args:
+            run_id: The run.
+            text: What it says; may be empty where *parts* are not.
+            region: The region that takes it; `None` for the conversation.
+            sender: Who sends it: a run, or `user`.
+            parts: Images, documents and other bytes that stand behind the text.
 
         Raises:
             RunEnded: It is over.
             RunNotFound: It does not live here.
+            PartRefused: A part is too large.
+            ConfigInvalid: What is given as a part is none.
         """
-        await self._steer(run_id, Send(text, sender, region))
+        hall = self.hall
+        looked = await prepared(attachments(parts), self._limits.part_bytes, hall.threads)
+        for part in looked:  # the bytes go ahead: whichever process hosts the run finds them in the journal
+            self.journal.store(part.stored.digest, part.data)
+        await self._steer(run_id, Send(text, sender, region, tuple([part.stored for part in looked])))
+
+    async def part(self, run_id: str, name: str) -> bytes:
+        """Return the bytes of a run's stored part; see `Run.part`.
+
+        Raises:
+            RunNotFound: The journal holds no such run.
+            PartMissing: The run has no such part, or the journal does not hold its bytes any more.
+        """
+        shelf = self.state(self.journal.find(run_id).run_id).shelf
+        seq = shelf.find(name)
+        if seq is None:
+            names = ", ".join(repr(stored.name) for stored in shelf.stored.values()) or "none"
+            raise PartMissing(f"run {run_id} has no stored part {name!r}; its parts: {names}", run_id=run_id)
+        digest = shelf.stored[seq].digest
+        return await anyio.to_thread.run_sync(self.journal.part, digest, limiter=self.hall.threads)
 
     async def pause(self, run_id: str, reason: str = "paused by its user") -> None:
         """Let a run and everything below it finish what they are in the middle of, and wait."""

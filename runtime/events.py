@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, cast, final
 
 import msgspec
 
-from shoal.providers import Finish, Purpose, Text, Usage
+from shoal.providers import TEXT_ONLY, Finish, Intake, Purpose, Text, Usage
 from shoal.runtime.context import (
     ContextCompacted,
     EntriesEvicted,
@@ -22,6 +22,7 @@ from shoal.runtime.context import (
     EntryWritten,
     ItemChanged,
     LayoutChanged,
+    PartStored,
     PromptAmended,
     PromptEpoch,
     RegionReset,
@@ -264,6 +265,8 @@ class StageEntered(msgspec.Struct, frozen=True, gc=False, array_like=True):
         provider: Name of the provider that serves it.
         model: The model.
         window_tokens: The model's window.
+        input_types: Mime patterns that the model takes.
+        counts_parts: Whose rule counts stored parts for it.
     """
 
     stage: str
@@ -271,6 +274,13 @@ class StageEntered(msgspec.Struct, frozen=True, gc=False, array_like=True):
     provider: str
     model: str
     window_tokens: int
+    input_types: tuple[str, ...] = TEXT_ONLY.types
+    counts_parts: str = TEXT_ONLY.counting
+
+    @property
+    def intake(self) -> Intake:
+        """What the model takes beside text."""
+        return Intake(self.input_types, self.counts_parts)
 
 
 @final
@@ -349,12 +359,22 @@ class Nudged(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 @final
 class ModelChanged(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Another model serves the stage from here on, because the one before could not."""
+    """Another model serves the stage from here on, because the one before could not.
+
+    *input_types* and *counts_parts* are what it takes beside text, as in `StageEntered`.
+    """
 
     provider: str
     model: str
     window_tokens: int
     reason: str = ""
+    input_types: tuple[str, ...] = TEXT_ONLY.types
+    counts_parts: str = TEXT_ONLY.counting
+
+    @property
+    def intake(self) -> Intake:
+        """What the model takes beside text."""
+        return Intake(self.input_types, self.counts_parts)
 
 
 @final
@@ -442,6 +462,7 @@ class InferenceCompleted(msgspec.Struct, frozen=True, gc=False, array_like=True)
         state: What the vendor wants back byte for byte, as it arrived; `None` for nothing.
         request_id: The vendor's id; `None` for none.
         simulated: No language model was used.
+        parts: Seqs of the `PartStored` of what it made beside text, in its order.
     """
 
     purpose: Purpose
@@ -457,6 +478,7 @@ class InferenceCompleted(msgspec.Struct, frozen=True, gc=False, array_like=True)
     state: bytes | None = None
     request_id: str | None = None
     simulated: bool = False
+    parts: tuple[int, ...] = ()
 
     @property
     def billed(self) -> Usage:
@@ -567,6 +589,7 @@ class ToolCallCompleted(msgspec.Struct, frozen=True, gc=False, array_like=True):
         gate: What stopped it: `visibility`, `schema`, `permission`, `hook`, or `workers` where a fan-out failed as a
             whole; empty where it ran.
         interrupted: It was started by a process that died; whether it had an effect is unknown.
+        parts: Seqs of the `PartStored` of each stored part behind the text.
     """
 
     source: int
@@ -576,15 +599,20 @@ class ToolCallCompleted(msgspec.Struct, frozen=True, gc=False, array_like=True):
     note: str = ""
     gate: str = ""
     interrupted: bool = False
+    parts: tuple[int, ...] = ()
 
 
 @final
 class MessageReceived(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Mail for the run. *region* `None` delivers it into the conversation; *sender* is a run, or `user`."""
+    """Mail for the run. *region* `None` delivers it into the conversation; *sender* is a run, or `user`.
+
+    *parts* are the seqs of the `PartStored` of each stored part behind the text.
+    """
 
     text: Text
     sender: str = "user"
     region: str | None = None
+    parts: tuple[int, ...] = ()
 
 
 @final
@@ -614,12 +642,13 @@ class QuestionAsked(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class QuestionAnswered(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A question was answered. *question* is the seq of its `QuestionAsked`; *text* is `None` where nobody answered.
 
-    *by* is `user`, or `timeout`.
+    *by* is `user`, or `timeout`. *parts* are the seqs of the `PartStored` of each stored part behind the text.
     """
 
     question: int
     text: Text | None
     by: str = "user"
+    parts: tuple[int, ...] = ()
 
 
 @final
@@ -699,6 +728,7 @@ Payload: TypeAlias = (
     | EntriesEvicted
     | EntriesReleased
     | RegionReset
+    | PartStored
     | ItemChanged
     | ContextCompacted
     | LayoutChanged
@@ -751,7 +781,7 @@ NUMBERS: Mapping[type[Payload], int] = {
     EntriesEvicted: 33,
     EntriesReleased: 34,
     RegionReset: 35,
-    # 36 PartStored
+    PartStored: 36,
     ScriptFailed: 37,
     ItemChanged: 38,
     ContextCompacted: 39,
