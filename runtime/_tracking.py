@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast, final
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from shoal.providers import Message, Text
 from shoal.runtime._live import Live
 from shoal.runtime._state import Turn, argument
-from shoal.runtime.context import CONVERSATION, Destination, Draft, estimate
+from shoal.runtime.context import CONVERSATION, Destination, Draft, EntriesReleased, estimate
 from shoal.runtime.tools import parse_json
 
 READS = "read_file"
@@ -20,7 +20,7 @@ WRITES = "write_file"
 
 @final
 class Tracked(msgspec.Struct, frozen=True):
-    """A file that is kept: the region that keeps it, its key there, and how much of it is kept (`None` for all)."""
+    """A file that is kept: the region that keeps it, its key there, and how long it may be (`None` for any length)."""
 
     region: str
     key: str
@@ -36,7 +36,12 @@ def tracked(live: Live, turn: Turn, index: int, tool: str) -> Tracked | None:
     args = _arguments(turn, index)
     path = args.get("path")
     # A part of a file must not take the place of the whole.
-    if not isinstance(path, str) or args.get("offset") or not live.state.stage.layout.sees(settings.region):
+    if (
+        not isinstance(path, str)
+        or args.get("offset")
+        or turn.results[index].parts
+        or not live.state.stage.layout.sees(settings.region)
+    ):
         return None
     return Tracked(settings.region, _key(live, path), settings.max_file_tokens)
 
@@ -58,6 +63,19 @@ def read_text(turn: Turn, index: int, kept: Tracked) -> Draft:
     text: Text = turn.results[index].text
     message = Message("user", (text,))
     return Draft("text", message, max(1, estimate(message)), turn.written[index], key=kept.key, writer="routing")
+
+
+def is_left_out(draft: Draft, kept: Tracked) -> bool:
+    """Say whether a file is longer than what is kept of one."""
+    return kept.most_tokens is not None and draft.tokens > kept.most_tokens
+
+
+def forgotten(live: Live, kept: Tracked) -> Iterator[EntriesReleased]:
+    """Yield what takes an older text of a file out, of which the new one is too long to be kept."""
+    old = [entry for entry in live.state.view.states[kept.region].all_entries() if entry.key == kept.key]
+    if old:
+        ids = tuple(entry.entry_id for entry in old)
+        yield EntriesReleased(kept.region, ids, sum(entry.tokens for entry in old))
 
 
 def _arguments(turn: Turn, index: int) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""What a child is given of its parent's regions, beside its task and seeds: the parent's `[[transforms]]`."""
+"""What a child is given of its parent's regions, beside its task and seeds: the `[[transforms]]` of the two."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Carried(msgspec.Struct, frozen=True, gc=False):
 
 
 def carried(parent: RunState, child: Blueprint, regions: Mapping[str, Region]) -> tuple[Carried, ...]:
-    """Return what a child of *parent* is given by its parent's transforms; empty regions give nothing.
+    """Return what a child of *parent* is given by the transforms of both; empty regions give nothing.
 
     Args:
         parent: The parent.
@@ -38,7 +38,7 @@ def carried(parent: RunState, child: Blueprint, regions: Mapping[str, Region]) -
     mine = parent.program.blueprint
     mappings = [
         mapping
-        for transform in mine.transforms
+        for transform in (*mine.transforms, *(child.transforms if child is not mine else ()))
         if (transform.from_blueprint, transform.to_blueprint) == (mine.name, child.name)
         for mapping in transform.mappings
     ]

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 
 from shoal.blueprints import (
     Blueprint,
-    Budget,
     ChildSupervision,
-    Region,
     Stage,
 )
 from shoal.errors import NotBuiltYet
@@ -30,8 +28,6 @@ def refuse_unbuilt(blueprint: Blueprint) -> None:
 
 
 def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
-    for region in blueprint.regions:
-        yield from _region(f"context.regions.{region.name}", region)
     whole = {
         "context.observations": blueprint.observations is not None,
         "components.use": bool(blueprint.components),
@@ -43,27 +39,15 @@ def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
         "agent.tool_list": blueprint.tool_list == "run",
         "agent.batch_tool_hint": bool(blueprint.batch_tool_hint),
         "agent.shell_hint": bool(blueprint.shell_hint),
-        "budget": blueprint.budget != Budget(),
     }
     yield from (key for key, used in whole.items() if used)
     for stage in blueprint.stages:
         yield from _stage(f"stages.{stage.name}", stage)
 
 
-def _region(path: str, region: Region) -> Iterator[str]:
-    used = {
-        "accepts": region.accepts is not None,
-        "max_stored": region.max_stored is not None,
-    }
-    yield from (f"{path}.{key}" for key, is_used in used.items() if is_used)
-
-
 def _stage(path: str, stage: Stage) -> Iterator[str]:
-    for region in stage.context.regions or ():
-        yield from _region(f"{path}.context.regions.{region.name}", region)
     used = {
         "available_connectors": bool(stage.available_connectors),
-        "output_routing": bool(stage.output_routing),
         "context.mode": stage.context.mode == "fresh",
         "context.observations": stage.context.observations is not None,
         "worker_query": stage.fan_out is not None and stage.fan_out.worker_query is not None,

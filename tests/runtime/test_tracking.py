@@ -97,11 +97,32 @@ async def test_either_may_be_left_out(tmp_path: Path, settings: dict[str, bool],
     assert kept in system_text(last)
 
 
-async def test_more_than_is_kept_of_a_file_is_cut_and_the_model_is_told(tmp_path: Path):
-    write_files(tmp_path, {"a.txt": "x" * 400})
+@pytest.mark.parametrize(("tokens", "keys"), [(20, 1), (21, 0)])
+async def test_a_file_that_is_too_long_is_read_into_the_conversation(tmp_path: Path, tokens: int, keys: int):
+    write_files(tmp_path, {"a.txt": "x" * tokens * 4})
     last = (await asked(tmp_path, made(max_file_tokens=20), READ))[-1]
-    assert "[cut: about 20 of 100 tokens]" in system_text(last)
-    assert messages(last)[-1][1].startswith("[The result was cut: 20 of 100 tokens are kept.")
+    assert system_text(last).count("### ") == keys
+    assert (messages(last)[-1][1] == "x" * tokens * 4) is not bool(keys)
+
+
+async def test_a_file_that_grew_too_long_leaves_nothing_old_behind(tmp_path: Path):
+    write_files(tmp_path, {"a.txt": "alpha"})
+    write = call("write_file", path="a.txt", content="x" * 100)
+    last = (await asked(tmp_path, made(max_file_tokens=20), READ, write))[-1]
+    assert "## files" not in system_text(last)
+
+
+async def test_a_file_that_does_not_fit_its_region_is_cut_and_the_model_is_told(tmp_path: Path):
+    write_files(tmp_path, {"a.txt": "x" * 4_000})
+    last = (await asked(tmp_path, made(), READ))[-1]
+    assert "[cut: about 500 of 1000 tokens]" in system_text(last)
+    assert messages(last)[-1][1].startswith("[The result was cut: 500 of 1000 tokens are kept.")
+
+
+async def test_a_picture_is_no_text_to_keep(tmp_path: Path):
+    (tmp_path / "a.txt").write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 40)
+    last = (await asked(tmp_path, made(), READ))[-1]
+    assert "## files" not in system_text(last)
 
 
 async def test_a_rule_that_sends_reads_elsewhere_wins(tmp_path: Path):

@@ -117,6 +117,19 @@ async def test_where_there_is_nothing_to_take_nothing_is_given(held: str):
     assert [p for p in payloads(events, "EntryWritten") if p.region == "notes"] == []
 
 
+async def test_a_child_may_say_itself_what_it_takes():
+    above = parent()
+    below = child(NOTES)
+    taking = Blueprint(
+        "child",
+        below.stages,
+        regions=below.regions,
+        transforms=(BlueprintTransform("parent", "child", (to("notes"),)),),
+    )
+    said, _ = await born(above, taking)
+    assert "## notes\nwhat is known" in said
+
+
 async def test_a_transform_between_others_gives_nothing():
     said, _ = await born(parent(to("notes"), to="somebody"), child(NOTES))
     assert "## notes" not in said
@@ -146,7 +159,7 @@ async def test_a_region_that_refuses_it_refuses_the_child():
     above = parent(to("notes"), TransformMapping("task", "notes"), held="x" * 36)
     provider = family()
     async with swarm_of(provider) as swarm:
-        with pytest.raises(SpawnRefused, match="region 'notes' refuses what its parent's 'task' gives it"):
+        with pytest.raises(SpawnRefused, match="what 'task' of its parent gives to region 'notes' is refused"):
             await spawned(swarm, above, child(full))
 
 
