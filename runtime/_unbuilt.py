@@ -58,6 +58,3 @@ def _stage(path: str, stage: Stage) -> Iterator[str]:
         "shell_hint": bool(stage.shell_hint),
     }
     yield from (f"{path}.{key}" for key, is_used in used.items() if is_used)
-    for edge in stage.transitions or ():
-        if edge.condition == "stuck":
-            yield f"{path}.transitions.{edge.target}.condition"

@@ -11,7 +11,6 @@ from shoal.blueprints import (
     Blueprint,
     BlueprintTransform,
     ChildSupervision,
-    Edge,
     FanOut,
     FileTracking,
     Observations,
@@ -64,7 +63,6 @@ STAGE: list[tuple[str, dict[str, Any]]] = [
     ("supervision", {"supervision": ChildSupervision(restart="temporary")}),
     ("batch_tool_hint", {"batch_tool_hint": True}),
     ("shell_hint", {"shell_hint": True}),
-    ("transitions.work.condition", {"transitions": (Edge("x"), Edge("work", "stuck", stuck_after_iterations=3))}),
 ]
 
 
