@@ -15,7 +15,7 @@ from shoal.runtime._scripting import draft_of, frees, vetted
 from shoal.runtime._side import drop_jobs, order_summaries, write
 from shoal.runtime._state import RunState
 from shoal.runtime._walk import Ask, Finish, Hold, Leave, abandoned
-from shoal.runtime.context import CONVERSATION, Draft, Order, RegionReset, RegionState, Said, estimate
+from shoal.runtime.context import CONVERSATION, Draft, Order, RegionReset, RegionState, Said, estimate, prompt_of
 from shoal.runtime.events import (
     GateBlocked,
     GateForced,
@@ -41,7 +41,7 @@ async def enter(live: Live, stage: str, serving: Serving) -> None:
     state = live.state
     program = state.program.stages[stage]
     window_tokens = serving.profile.window_tokens
-    prompt = program.stage.system_prompt if program.stage.prompt_as == "nudge" else None
+    prompt = prompt_of(program.stage) if program.stage.prompt_as == "nudge" else None
     said: Said | None = None
     if state.window is not None:
         said = await _vetted_word(live, prompt) if prompt else None
