@@ -17,7 +17,7 @@ from shoal.runtime._guard import Question, Sending, fitting
 from shoal.runtime._hooks import before_inference, seen
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
-from shoal.runtime._measure import framing
+from shoal.runtime._measure import count_with, framing
 from shoal.runtime._scripting import draft_of, frees, kept_renders, vetted
 from shoal.runtime._side import write
 from shoal.runtime._state import calls_of
@@ -27,6 +27,7 @@ from shoal.runtime.events import InferenceCompleted, InferenceStarted, ModelChan
 
 async def infer(live: Live) -> None:
     """Ask the model for the stage's next turn, and journal what comes of it."""
+    await count_with(live, live.serving())
     await deliver_mail(live)
     if not await before_inference(live):
         return

@@ -17,6 +17,7 @@ Outcome: TypeAlias = Literal["written", "refused", "wait"]
 Planned: TypeAlias = tuple[Change, Message | None]
 """A change to journal and apply, with the message that it brings."""
 
+ESTIMATED = "estimate"
 _CUT_TO_FIT = frozenset({"routing", "seed"})
 
 
@@ -119,10 +120,22 @@ def _as_cut(draft: Draft, shorter: Cut) -> Draft:
     whole = draft.cut is None and draft.text is None
     if draft.source and whole:
         return msgspec.structs.replace(
-            draft, message=shorter.message, tokens=shorter.tokens, cut=shorter.chars, text=shorter.marker
+            draft,
+            message=shorter.message,
+            tokens=shorter.tokens,
+            cut=shorter.chars,
+            text=shorter.marker,
+            counted=ESTIMATED,
         )
     return msgspec.structs.replace(
-        draft, message=shorter.message, tokens=shorter.tokens, source=0, index=-1, cut=None, text=None
+        draft,
+        message=shorter.message,
+        tokens=shorter.tokens,
+        source=0,
+        index=-1,
+        cut=None,
+        text=None,
+        counted=ESTIMATED,
     )
 
 

@@ -217,3 +217,22 @@ async def test_a_routing_question_that_does_not_fit_as_counted_is_not_sent():
     assert "routing" not in {request.purpose for request in provider.requests}
     assert [p.error for p in payloads(events, "InferenceFailed")] == ["ContextOverflow"]
     assert outcome.output == "two"
+
+
+# --- what is written
+
+
+async def test_what_is_written_is_counted_by_the_models_own_vocabulary_and_the_event_says_so():
+    profile = ModelProfile("m", 10_000, 100, tokenizer="tiktoken:o200k_base")
+    provider = ScriptedProvider(note(20), "done", profile=profile, purposes=TITLED)
+    _, events = await run_once(blueprint(stage(), regions=(TASK, NOTES, TALK)), provider)
+    [written] = [p for p in payloads(events, "EntryWritten") if p.region == "notes"]
+    assert written.counted == "tiktoken:o200k_base"
+    assert written.tokens < 20
+
+
+async def test_a_model_whose_vocabulary_nobody_has_is_estimated():
+    profile = ModelProfile("m", 10_000, 100, tokenizer="tiktoken:no_such_base")
+    provider = ScriptedProvider(note(20), "done", profile=profile, purposes=TITLED)
+    _, events = await run_once(blueprint(stage(), regions=(TASK, NOTES, TALK)), provider)
+    assert {p.counted for p in payloads(events, "EntryWritten")} == {"estimate"}
