@@ -48,7 +48,10 @@ async def enter(live: Live, stage: str, serving: Serving) -> None:
         changes = state.window.plan_layout(program.layout, serving.model, window_tokens, frees=freed)
         live.change((change, None) for change in changes)
     visit = state.visits.get(stage, 0) + 1
-    live.emit(StageEntered(stage, visit, serving.provider.name, serving.model, window_tokens))
+    intake = serving.profile.intake
+    live.emit(
+        StageEntered(stage, visit, serving.provider.name, serving.model, window_tokens, intake.types, intake.counting)
+    )
     for region in program.layout.reset:
         held = state.view.states[region]
         if not held.empty:

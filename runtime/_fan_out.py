@@ -16,7 +16,7 @@ from shoal.errors import ShoalError
 from shoal.providers import Message, Text
 from shoal.runtime._agents import handed_over
 from shoal.runtime._calls import permitted, write_waiting
-from shoal.runtime._failures import failure_text
+from shoal.runtime._failures import failure_text, first_paragraph
 from shoal.runtime._host import ChildRequest
 from shoal.runtime._live import Live
 from shoal.runtime._people import approved
@@ -61,7 +61,7 @@ class Fate(msgspec.Struct, frozen=True):
         ended = None if self.child is None else self.child.ended
         if ended is None:
             return self.refused
-        return str(ended.output or ended.reason)
+        return str(ended.output or first_paragraph(ended.reason))
 
 
 @final

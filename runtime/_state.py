@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Literal, TypeAlias, cast, final
 
@@ -16,6 +17,7 @@ import msgspec
 from shoal.blueprints import tool_name
 from shoal.errors import DefinitionMissing
 from shoal.providers import EMPTY, Message, ProviderState, Text, ToolCall, Usage
+from shoal.runtime._failures import first_paragraph
 from shoal.runtime._output_spec import OutputAsked
 from shoal.runtime._program import Program, StageProgram
 from shoal.runtime.context import (
@@ -29,18 +31,24 @@ from shoal.runtime.context import (
     Epoch,
     ItemChanged,
     LayoutChanged,
+    LoadPart,
+    PartStored,
     Prompt,
     PromptAmended,
     PromptEpoch,
     RegionReset,
     SeedRefreshed,
     SeedResolved,
+    Shelf,
     Window,
     assemble,
     load_rendering,
     materialise,
+    nowhere,
 )
 from shoal.runtime.events import (
+    BudgetGiven,
+    BudgetReached,
     ChildEnded,
     ChildSpawned,
     Event,
@@ -247,20 +255,36 @@ class RunState:
         run_id: The run.
         program: What it is made of.
         definition: Returns what the journal holds under a digest; `None` where scripts' renderings are not needed.
+        load: Returns the bytes of a stored part by its digest.
     """
 
-    def __init__(self, run_id: str, program: Program, *, definition: Callable[[str], bytes] | None = None) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        program: Program,
+        *,
+        definition: Callable[[str], bytes] | None = None,
+        load: LoadPart = nowhere,
+    ) -> None:
         self.run_id = run_id
         self.program = program
         self._definition = definition
         self.seq = 0
         self.phase: Phase = "running"
+        self.budget = program.blueprint.budget
+        """Limits for it and everything below it."""
+        self.ran_s = 0.0
+        """How long it has been running up to its newest event, in seconds, without pauses and without a host."""
+        self.last_at = 0.0
+        """When its newest event happened, in unix seconds."""
         self.spawned: RunSpawned | None = None
         self.copied = 0
         """How many of its events are another run's history, which was billed there."""
         self.title: str | None = None
         self.paused: RunPaused | None = None
         self.ended: RunEnded | None = None
+        self.shelf = Shelf(load)
+        """The stored parts."""
         self.window: Window | None = None
         self.serving: tuple[str, str, int] = ("", "", 0)
         """Provider, model and window of the stage."""
@@ -394,7 +418,7 @@ class RunState:
                 return Message("user", () if payload.text is None else (payload.text,))
             case ChildEnded():
                 heading = self.children[payload.child].heading
-                return Message("user", (Text.of(f"{heading}\n{payload.output or payload.reason}"),))
+                return Message("user", (Text.of(f"{heading}\n{payload.output or first_paragraph(payload.reason)}"),))
             case _:
                 raise DefinitionMissing(f"run {self.run_id} refers to event {source}, which holds no text")
 
@@ -414,6 +438,9 @@ class RunState:
         """
         self.seq = event.seq
         payload = event.payload
+        if self.phase == "running" and self.last_at and type(payload) is not RunResumed:
+            self.ran_s += event.at - self.last_at
+        self.last_at = event.at
         handler = _HANDLERS.get(type(payload))
         if handler is not None:
             handler(self, event, payload)
@@ -422,12 +449,15 @@ class RunState:
 
     def _write(self, event: Event, written: EntryWritten, message: Message | None) -> None:
         if message is None:
+            blobs = self.shelf.blobs(written.parts)
             if written.source:
-                message = materialise(self.content(written.source, written.index), written.cut, written.text)
+                content = self.content(written.source, written.index)
+                message = materialise(content, written.cut, written.text, blobs)
                 if written.kind not in ("assistant_turn", "tool_result") and message.role != "user":
-                    message = Message("user", message.texts)  # a result that was routed is plain text where it went
+                    # A result that was routed is plain text where it went.
+                    message = Message("user", message.texts, blobs=blobs)
             else:
-                message = Message("user", () if written.text is None else (written.text,))
+                message = Message("user", () if written.text is None else (written.text,), blobs=blobs)
         if self.epoch is not None and written.replaces:
             self.epoch.note(self.view, written)
         self.view.apply(written, event.seq, event.at, message)
@@ -453,15 +483,16 @@ class RunState:
 
     def on_spawn(self, event: Event, payload: RunSpawned) -> None:
         self.spawned = payload
+        self._limit(payload.budget)
         if payload.forked_from is not None:
             self.copied = payload.forked_from[1]
 
     def on_enter(self, event: Event, payload: StageEntered) -> None:
         layout = self.program.stages[payload.stage].layout
         if self.window is None:
-            self.window = Window(layout, payload.window_tokens)
+            self.window = Window(layout, payload.window_tokens, payload.intake, self.shelf)
         else:
-            self.window.enter(layout, payload.window_tokens)
+            self.window.enter(layout, payload.window_tokens, payload.intake)
         self._serve(payload.provider, payload.model, payload.window_tokens)
         self.window.ratio = self.now_calibration.ratio
         self.visits[payload.stage] = payload.visit
@@ -473,7 +504,7 @@ class RunState:
 
     def on_change_model(self, event: Event, payload: ModelChanged) -> None:
         self._serve(payload.provider, payload.model, payload.window_tokens)
-        self.view.enter(self.stage.layout, payload.window_tokens)
+        self.view.enter(self.stage.layout, payload.window_tokens, payload.intake)
         self.view.ratio = self.now_calibration.ratio
         self.failure = None
 
@@ -713,6 +744,16 @@ class RunState:
 
     def on_resume(self, event: Event, payload: RunResumed) -> None:
         self.phase, self.paused, self.failure = "running", None, None
+        self._limit(payload.budget)
+
+    def _limit(self, given: BudgetGiven | None) -> None:
+        if given is not None:
+            names = given.__struct_fields__
+            limits = {name: value for name in names if (value := getattr(given, name)) is not None}
+            self.budget = replace(self.budget, **limits)
+
+    def on_budget_reached(self, event: Event, payload: BudgetReached) -> None:
+        self.raise_flag("budget_reached")
 
     def on_restart(self, event: Event, payload: RunRestarted) -> None:
         self.restarts.append((event.seq, payload.error))
@@ -720,6 +761,9 @@ class RunState:
     def on_end(self, event: Event, payload: RunEnded) -> None:
         self.phase, self.ended = "ended", payload
         self.questions.clear()
+
+    def on_part(self, event: Event, payload: PartStored) -> None:
+        self.shelf.keep(event.seq, payload)
 
     def on_in_window(self, event: Event, payload: Any) -> None:
         if self.epoch is not None:
@@ -771,6 +815,7 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     RunResumed: RunState.on_resume,
     RunRestarted: RunState.on_restart,
     RunEnded: RunState.on_end,
+    BudgetReached: RunState.on_budget_reached,
     ChildSpawned: RunState.on_child_spawned,
     ChildEnded: RunState.on_child_ended,
     OutputSubmitted: RunState.on_submit,
@@ -787,6 +832,7 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     EntriesEvicted: RunState.on_in_window,
     EntriesReleased: RunState.on_in_window,
     RegionReset: RunState.on_in_window,
+    PartStored: RunState.on_part,
     ItemChanged: RunState.on_in_window,
     ContextCompacted: RunState.on_in_window,
     HookRan: RunState.on_hook,
@@ -812,7 +858,12 @@ _STOPS: Mapping[str, str] = {"cancel": "stopped the run", "failed": "failed"}
 
 
 def fold(
-    run_id: str, program: Program, events: Iterable[Event], *, definition: Callable[[str], bytes] | None = None
+    run_id: str,
+    program: Program,
+    events: Iterable[Event],
+    *,
+    definition: Callable[[str], bytes] | None = None,
+    load: LoadPart = nowhere,
 ) -> RunState:
     """Return the state that *events* (all of a run, oldest first) add up to.
 
@@ -822,8 +873,9 @@ def fold(
         events: Its events.
         definition: Returns what the journal holds under a digest; without it, nobody may ask for the prompt of a run
             whose scripts rendered something.
+        load: Returns the bytes of a stored part by its digest, as a journal's `part` does.
     """
-    state = RunState(run_id, program, definition=definition)
+    state = RunState(run_id, program, definition=definition, load=load)
     for event in events:
         state.apply(event)
     return state

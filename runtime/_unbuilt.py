@@ -6,9 +6,7 @@ from collections.abc import Iterator
 
 from shoal.blueprints import (
     Blueprint,
-    Budget,
     ChildSupervision,
-    Region,
     Repetition,
     Stage,
 )
@@ -31,8 +29,6 @@ def refuse_unbuilt(blueprint: Blueprint) -> None:
 
 
 def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
-    for region in blueprint.regions:
-        yield from _region(f"context.regions.{region.name}", region)
     whole = {
         "context.observations": blueprint.observations is not None,
         "context.file_tracking": blueprint.file_tracking is not None,
@@ -42,7 +38,6 @@ def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
         "agent.tool_list": blueprint.tool_list == "run",
         "agent.batch_tool_hint": bool(blueprint.batch_tool_hint),
         "agent.shell_hint": bool(blueprint.shell_hint),
-        "budget": blueprint.budget != Budget(),
         # Off is obeyed; and what it does by itself is no more than a note.
         "repetition_detection": blueprint.repetition.enabled and blueprint.repetition != Repetition(),
     }
@@ -51,20 +46,9 @@ def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
         yield from _stage(f"stages.{stage.name}", stage)
 
 
-def _region(path: str, region: Region) -> Iterator[str]:
-    used = {
-        "accepts": region.accepts is not None,
-        "max_stored": region.max_stored is not None,
-    }
-    yield from (f"{path}.{key}" for key, is_used in used.items() if is_used)
-
-
 def _stage(path: str, stage: Stage) -> Iterator[str]:
-    for region in stage.context.regions or ():
-        yield from _region(f"{path}.context.regions.{region.name}", region)
     used = {
         "available_connectors": bool(stage.available_connectors),
-        "output_routing": bool(stage.output_routing),
         "context.mode": stage.context.mode == "fresh",
         "context.observations": stage.context.observations is not None,
         "worker_query": stage.fan_out is not None and stage.fan_out.worker_query is not None,

@@ -22,7 +22,7 @@ from shoal.runtime._state import TALK, PointState, RunState
 from shoal.runtime.context import Item
 from shoal.runtime.tools import FAN_OUT, SUBMIT_OUTPUT
 
-WRITING_TOOLS = frozenset({"context_write", "context_append", "todo_add"})
+WRITING_TOOLS = frozenset({"context_write", "context_append", "context_attach", "todo_add"})
 MODIFYING = frozenset({"write_file", "edit_file"})
 _ROUTING_WORDS = 3
 _LISTED_ITEMS = 20
@@ -471,7 +471,7 @@ def _talk(state: RunState) -> Action | None:
         return Wait()
     if known.answer is None:
         return AskPoint(TALK)
-    return Hear(TALK) if known.answer.text else None
+    return Hear(TALK) if known.answer.text or known.answer.parts else None
 
 
 def folded(answer: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,13 +10,11 @@ import pytest
 from shoal.blueprints import (
     Blueprint,
     BlueprintTransform,
-    Budget,
     ChildSupervision,
     Edge,
     FanOut,
     FileTracking,
     Observations,
-    Region,
     Repetition,
     Stage,
     StageContext,
@@ -49,7 +46,6 @@ WHOLE: list[tuple[str, dict[str, Any]]] = [
     ("agent.tool_list", {"tool_list": "run"}),
     ("agent.batch_tool_hint", {"batch_tool_hint": True}),
     ("agent.shell_hint", {"shell_hint": True}),
-    ("budget", {"budget": Budget(max_cost_usd=Decimal(1))}),
     ("repetition_detection", {"repetition": Repetition(max_repeat_calls=2)}),
 ]
 
@@ -61,7 +57,6 @@ def test_a_key_of_the_blueprint_is_named(key: str, fields: dict[str, Any]):
 
 STAGE: list[tuple[str, dict[str, Any]]] = [
     ("available_connectors", {"available_connectors": ("server",)}),
-    ("output_routing", {"output_routing": {"image/*": "images"}}),
     ("context.mode", {"context": StageContext(mode="fresh")}),
     ("context.observations", {"context": StageContext(observations=Observations())}),
     ("worker_query", {"mode": "fan_out", "fan_out": FanOut(worker_query="a reader")}),
@@ -70,24 +65,12 @@ STAGE: list[tuple[str, dict[str, Any]]] = [
     ("batch_tool_hint", {"batch_tool_hint": True}),
     ("shell_hint", {"shell_hint": True}),
     ("transitions.work.condition", {"transitions": (Edge("x"), Edge("work", "stuck", stuck_after_iterations=3))}),
-    ("context.regions.r.max_stored", {"context": StageContext(regions=(Region("r", max_stored=1),))}),
 ]
 
 
 @pytest.mark.parametrize(("key", "fields"), STAGE, ids=[key for key, _ in STAGE])
 def test_a_key_of_a_stage_is_named_with_its_stage(key: str, fields: dict[str, Any]):
     assert refused(replace(PLAIN, stages=(Stage("work", **fields),))) == (f"stages.work.{key}",)
-
-
-REGION: list[tuple[str, dict[str, Any]]] = [
-    ("accepts", {"accepts": ("image/*",)}),
-    ("max_stored", {"max_stored": 3}),
-]
-
-
-@pytest.mark.parametrize(("key", "fields"), REGION, ids=[key for key, _ in REGION])
-def test_a_key_of_a_region_is_named_with_its_region(key: str, fields: dict[str, Any]):
-    assert refused(replace(PLAIN, regions=(Region("r", **fields),))) == (f"context.regions.r.{key}",)
 
 
 def test_what_is_switched_off_is_obeyed():
@@ -97,9 +80,8 @@ def test_what_is_switched_off_is_obeyed():
 
 def test_everything_that_is_used_is_named_at_once_in_the_order_of_the_file():
     stages = (Stage("one", batch_tool_hint=True), Stage("two", available_connectors=("x",)))
-    made = replace(PLAIN, regions=(Region("r", accepts=("*/*",)),), dynamic_tools=True, stages=stages)
+    made = replace(PLAIN, dynamic_tools=True, stages=stages)
     assert refused(made) == (
-        "context.regions.r.accepts",
         "agent.dynamic_tools",
         "stages.one.batch_tool_hint",
         "stages.two.available_connectors",

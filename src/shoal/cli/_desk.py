@@ -78,7 +78,7 @@ class Desk:
                 if text is None:
                     say("That was answered elsewhere, or nobody waits for it any more.")
                     return True
-                if await _taken(swarm, question, text):
+                if await taken(swarm, question, text):
                     return True
         except EOFError:
             return False
@@ -98,7 +98,7 @@ class Desk:
             return question.body or "" if question.about == "edit" and not text else text
 
 
-async def _taken(swarm: shoal.Swarm, question: Question, text: str) -> bool:
+async def taken(swarm: shoal.Swarm, question: Question, text: str) -> bool:
     """Give *text* as the answer; false where the question does not take it and still stands."""
     try:
         await swarm.answer(question.run_id, text, question=question.seq)

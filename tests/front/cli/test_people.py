@@ -6,12 +6,17 @@ import json
 import re
 from pathlib import Path
 
+import anyio
 import pytest
 from front_processes import SLOW, hosted, wait_for
 from front_shell import Serve, Shell, newest
 from front_terminal import Terminal
 
+import shoal
+from shoal.blueprints import Blueprint, InteractionPoint, Stage
+from shoal.cli._desk import taken
 from shoal.providers import Text, ToolCall
+from shoal.runtime import Limits
 from shoal.testing import Say, ScriptedProvider
 
 pytestmark = pytest.mark.wall_limit(60)
@@ -221,6 +226,35 @@ def test_an_unattended_run_asks_nobody_even_at_a_terminal(terminals: list[Termin
     assert shown.end() == 0
     assert "nobody is there" in shown.shown
     assert not Path("note.md").exists()
+
+
+def test_a_paused_run_that_is_let_go_on_from_elsewhere_goes_on(terminals: list[Terminal], shell: Shell, clerk: Path):
+    terminals.append(shown := Terminal(SLOW, 0, "run", clerk))
+    shown.wait_for("4  no")
+    run_id = newest(shell)["run_id"]
+    assert shell("pause", run_id).status == 0
+    assert shell("answer", run_id, "once").status == 0
+    shown.wait_for("Press Enter")
+    assert shell("resume", run_id).status == 0
+    assert shown.end() == 0
+    assert Path("note.md").exists()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("late", ["answered", "over"])
+async def test_an_answer_that_comes_too_late_is_not_asked_for_again(late: str):
+    point = InteractionPoint("look", "Is it good?")
+    made = Blueprint(
+        "b", (Stage("write", system_prompt="Write.", mode="interactive_points", interaction_points=(point,)),)
+    )
+    provider = ScriptedProvider(script=lambda _request: "a draft")
+    async with shoal.Swarm([provider], limits=Limits(question_s=None)) as swarm:
+        run = await swarm.spawn(made, unattended=False)
+        while not run.questions():  # noqa: ASYNC110 - on virtual time
+            await anyio.sleep(1)
+        (question,) = run.questions()
+        await (run.answer("fine") if late == "answered" else run.cancel())
+        assert await taken(swarm, question, "good")
 
 
 # --- without a terminal
