@@ -355,6 +355,11 @@ def test_a_document_is_listed_with_its_question(shell: Shell, tmp_path: Path):
     assert "(present_for_review, stage ask):\n# Plan\nThe plan\n" in shell("answer").out
 
 
+def test_a_result_that_waits_for_an_answer_says_so(shell: Shell, editor: str):
+    said = shell("result", editor)
+    assert (said.status, f"it asks somebody, see `shoal answer {editor}`" in said.err) == (3, True)
+
+
 def test_an_answer_says_in_json_where_its_run_stands(shell: Shell, editor: str):
     assert shell("answer", editor, "print it", "--json").json == {
         "run_id": editor,
