@@ -87,6 +87,9 @@ from shoal.runtime.tools import AGENT_WAIT, shown_name
 
 Phase: TypeAlias = Literal["running", "paused", "ended"]
 
+MODIFYING = frozenset({"write_file", "edit_file"})
+"""Built-in tools that change a file."""
+
 TALK = "talk"
 """The interaction point that a stage of mode `interactive` has at its end."""
 
@@ -207,9 +210,11 @@ class Visit:
 
     __slots__ = (
         "asked",
+        "began_s",
         "called_tool",
         "children",
         "digests",
+        "edits",
         "entered_seq",
         "gates",
         "hooks",
@@ -223,7 +228,7 @@ class Visit:
         "worked",
     )
 
-    def __init__(self, stage: str, number: int, entered_seq: int) -> None:
+    def __init__(self, stage: str, number: int, entered_seq: int, began_s: float = 0.0) -> None:
         self.stage = stage
         self.number = number
         self.entered_seq = entered_seq
@@ -240,6 +245,10 @@ class Visit:
         self.refreshed: set[str] = set()
         """Regions whose refresh came to an end in this visit."""
         self.children = 0
+        self.began_s = began_s
+        """How long the run had been running when it entered, in seconds."""
+        self.edits: dict[str, int] = {}
+        """How often each file was written or edited, by the path that the call named."""
         self.worked: set[str] = set()
         """Tools of which a call succeeded, or was stopped by a permission."""
         self.points: dict[str, PointState] = {}
@@ -499,7 +508,7 @@ class RunState:
         self._serve(payload.provider, payload.model, payload.window_tokens)
         self.window.ratio = self.now_calibration.ratio
         self.visits[payload.stage] = payload.visit
-        self.visit = Visit(payload.stage, payload.visit, event.seq)
+        self.visit = Visit(payload.stage, payload.visit, event.seq, self.ran_s)
         made = self.made_by
         asked = OutputAsked(made.output_format, made.output_instructions, made.output_schema)
         self._stage = self.program.seen(payload.stage, unattended=made.unattended, asked=asked)
@@ -652,6 +661,9 @@ class RunState:
             tool = self.stage.tools.get(tool_name(call.name))
             only_reads = tool is not None and tool.effects.reads and tool.effects.repeatable
             self.repeats.ended(call, is_error=payload.is_error, only_reads=only_reads)
+            if self.visit is not None and not payload.is_error and tool_name(call.name) in MODIFYING:
+                path = str(argument(call.arguments, "path"))
+                self.visit.edits[path] = self.visit.edits.get(path, 0) + 1
             if call.name == "context_list" and not payload.is_error:
                 self.view.note_listed(str(argument(call.arguments, "region")))
 

@@ -50,13 +50,8 @@ def _stage(path: str, stage: Stage) -> Iterator[str]:
         "available_connectors": bool(stage.available_connectors),
         "context.mode": stage.context.mode == "fresh",
         "context.observations": stage.context.observations is not None,
-        "worker_query": stage.fan_out is not None and stage.fan_out.worker_query is not None,
-        "split_prompt": stage.fan_out is not None and bool(stage.fan_out.split_prompt),
         "supervision": stage.supervision != ChildSupervision(),
         "batch_tool_hint": bool(stage.batch_tool_hint),
         "shell_hint": bool(stage.shell_hint),
     }
     yield from (f"{path}.{key}" for key, is_used in used.items() if is_used)
-    for edge in stage.transitions or ():
-        if edge.condition == "stuck":
-            yield f"{path}.transitions.{edge.target}.condition"

@@ -11,8 +11,6 @@ from shoal.blueprints import (
     Blueprint,
     BlueprintTransform,
     ChildSupervision,
-    Edge,
-    FanOut,
     Observations,
     Stage,
     StageContext,
@@ -59,12 +57,9 @@ STAGE: list[tuple[str, dict[str, Any]]] = [
     ("available_connectors", {"available_connectors": ("server",)}),
     ("context.mode", {"context": StageContext(mode="fresh")}),
     ("context.observations", {"context": StageContext(observations=Observations())}),
-    ("worker_query", {"mode": "fan_out", "fan_out": FanOut(worker_query="a reader")}),
-    ("split_prompt", {"mode": "fan_out", "fan_out": FanOut(worker_agent="reader", split_prompt="Split.")}),
     ("supervision", {"supervision": ChildSupervision(restart="temporary")}),
     ("batch_tool_hint", {"batch_tool_hint": True}),
     ("shell_hint", {"shell_hint": True}),
-    ("transitions.work.condition", {"transitions": (Edge("x"), Edge("work", "stuck", stuck_after_iterations=3))}),
 ]
 
 
