@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from shoal.providers._google import google
     from shoal.providers._openai import openai, openai_chat
     from shoal.providers._rates import RateLimit, Rates, RateStatistics
+    from shoal.providers._responses import ResponsesServer
     from shoal.providers._transport import Timeouts
     from shoal.providers._vendor import VendorProvider
 
@@ -94,6 +95,7 @@ __all__ = [
     "ReasoningDelta",
     "Reply",
     "Request",
+    "ResponsesServer",
     "RetryPolicy",
     "Role",
     "Segment",
@@ -141,6 +143,7 @@ _LAZY = {
     "RateLimit": "_rates",
     "RateStatistics": "_rates",
     "Rates": "_rates",
+    "ResponsesServer": "_responses",
     "Timeouts": "_transport",
     "VendorProvider": "_vendor",
     "anthropic": "_anthropic",

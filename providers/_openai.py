@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import final
+from typing import Literal, final
 
 import httpx
 
@@ -12,7 +12,7 @@ from shoal.providers._compatible import compatible
 from shoal.providers._leaders import PrefixLeaders
 from shoal.providers._rates import NO_RATES, Rates
 from shoal.providers._refusals import Asked
-from shoal.providers._responses import OPENAI_SERVER, ResponsesEncoder, ResponsesServer
+from shoal.providers._responses import LLAMA_SERVER, OPENAI_SERVER, ResponsesEncoder, ResponsesServer
 from shoal.providers._responses_items import API
 from shoal.providers._responses_reply import ResponsesReply
 from shoal.providers._sent import Sent
@@ -23,6 +23,7 @@ from shoal.providers._values import ModelProfile, Request, TokenCount, digest
 from shoal.providers._vendor import Line, VendorProvider, checked_url, counted, secrets_in
 
 BASE_URL = "https://api.openai.com/v1"
+_SERVERS = {known.server: known for known in (OPENAI_SERVER, LLAMA_SERVER)}
 _NO_SUCH_PATH = frozenset({404, 405, 501})
 
 
@@ -32,7 +33,7 @@ def openai(
     model: str | None = None,
     name: str = "openai",
     base_url: str = BASE_URL,
-    server: ResponsesServer = OPENAI_SERVER,
+    server: Literal["openai", "llama.cpp"] | ResponsesServer = "openai",
     organization: str | None = None,
     project: str | None = None,
     prefix_leader: bool = True,
@@ -49,7 +50,7 @@ def openai(
         model: The model where a blueprint names none.
         name: Name under which blueprints and spans know it.
         base_url: Where `/responses` is appended.
-        server: What the server takes, for others that speak the same API.
+        server: Whose Responses API it is, or what that server takes.
         organization: The organization that is billed; `None` for the key's own.
         project: The project that is billed; `None` for the key's own.
         prefix_leader: Requests wait up to 5 s for another one that writes their prefix to the cache.
@@ -66,7 +67,7 @@ def openai(
     return VendorProvider(
         name,
         Transport(base_url, headers=_headers(api_key, organization, project, headers), timeouts=timeouts, http=http),
-        ResponsesDialect(name, server),
+        ResponsesDialect(name, server if isinstance(server, ResponsesServer) else _SERVERS[server]),
         default_model=model,
         profiles=profiles or {},
         secrets=secrets_in(url, api_key, *(headers or {}).values()),

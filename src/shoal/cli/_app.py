@@ -33,6 +33,7 @@ COMMANDS = {
     "prune": "Delete old runs from the journal, and let its file shrink.",
     "validate": "Check a blueprint.",
     "library": "List the bundled blueprints.",
+    "completion": "Print the script that completes command lines.",
 }
 
 
