@@ -164,7 +164,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
                 *[text.digest for text in self.texts],
                 *[digest(_bytes(call.call_id), _bytes(call.name), call.arguments.digest) for call in self.calls],
                 b"" if self.state is None else self.state.data,
-                *[blob.digest for blob in self.blobs],
+                *[digest(blob.digest, blob.stand_in.digest) for blob in self.blobs],
                 *([b"turn"] if self.turn_scoped else []),
             )
             msgspec.structs.force_setattr(self, "_digest", made)

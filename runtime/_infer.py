@@ -13,11 +13,14 @@ from shoal.blueprints import Edge
 from shoal.errors import ContextOverflow, ProviderError, SpawnRefused
 from shoal.providers import Completed, Message, ProviderState, Purpose, Text
 from shoal.runtime._ask import completion, exchanged, failed
+from shoal.runtime._budget import Worst
 from shoal.runtime._guard import Question, Sending, fitting
 from shoal.runtime._hooks import before_inference, seen
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
-from shoal.runtime._measure import framing
+from shoal.runtime._measure import count_with, framing
+from shoal.runtime._parts import made_by_model
+from shoal.runtime._routed_parts import route_parts, vetted_parts
 from shoal.runtime._scripting import draft_of, frees, kept_renders, vetted
 from shoal.runtime._side import write
 from shoal.runtime._state import calls_of
@@ -27,6 +30,7 @@ from shoal.runtime.events import InferenceCompleted, InferenceStarted, ModelChan
 
 async def infer(live: Live) -> None:
     """Ask the model for the stage's next turn, and journal what comes of it."""
+    await count_with(live, live.serving())
     await deliver_mail(live)
     if not await before_inference(live):
         return
@@ -36,18 +40,23 @@ async def infer(live: Live) -> None:
     payload, completed = answered
     reply = await seen(live, payload)
     state = completed.reply.state if reply.payload is payload else None
-    said = await vetted(live, CONVERSATION, _turn(reply.payload, state, 0))
+    routed = await vetted_parts(live, payload.parts)
+    said = await vetted(live, CONVERSATION, _turn(live, reply.payload, state, 0, routed.staying))
     seq = live.emit(payload)
     for ran in reply.decided:
         live.emit(msgspec.structs.replace(ran, source=seq))
-    if reply.payload.text or reply.payload.calls:
-        write(live, CONVERSATION, _turn(reply.payload, state, seq), said=said)
+    staying = route_parts(live, seq, payload.parts, routed)
+    if reply.payload.text or reply.payload.calls or staying:
+        write(live, CONVERSATION, _turn(live, reply.payload, state, seq, staying), said=said)
 
 
-def _turn(payload: InferenceCompleted, state: ProviderState | None, seq: int) -> Draft:
+def _turn(
+    live: Live, payload: InferenceCompleted, state: ProviderState | None, seq: int, parts: tuple[int, ...]
+) -> Draft:
     texts = (payload.text,) if payload.text else ()
-    message = Message("assistant", texts, calls_of(seq, payload), state=state)
-    return draft_of(message, "assistant_turn", seq)
+    blobs = live.state.shelf.blobs(parts)
+    message = Message("assistant", texts, calls_of(seq, payload), state=state, blobs=blobs)
+    return draft_of(message, "assistant_turn", seq, parts=parts, intake=live.state.view.intake)
 
 
 async def route(live: Live, edges: Sequence[Edge]) -> None:
@@ -73,11 +82,19 @@ async def _answer(live: Live, question: Question | None) -> tuple[InferenceCompl
     except ContextOverflow as error:
         live.emit(failed(purpose, 0, error))
         return None
-    completed, started = await _asked(live, sending, purpose)
-    if completed is None:
-        return None
-    payload = completion(completed, purpose, started, serving, sending.prompt.parts, framing(sending.prompt))
-    return payload, completed
+    worst = Worst.of(serving, sending.tokens, sending.request.max_tokens)
+    async with live.host.purses.aside(live, worst) as accounts:
+        if accounts is None:
+            return None
+        completed, started = await _asked(live, sending, purpose)
+        if completed is None:
+            return None
+        made = await made_by_model(live, completed.reply.parts)
+        seqs = tuple([live.keep(part) for part in made])
+        payload = completion(completed, purpose, started, serving, sending.prompt.parts, framing(sending.prompt), seqs)
+        for account in accounts:
+            account.spend(payload)
+        return payload, completed
 
 
 async def deliver_mail(live: Live) -> None:
@@ -86,8 +103,8 @@ async def deliver_mail(live: Live) -> None:
         return
     for seq, mail in tuple(live.state.inbox):
         region = mail.region if mail.region in live.state.view.states else None
-        message = Message("user", (mail.text,))
-        draft = draft_of(message, "user_message", seq)
+        message = Message("user", (mail.text,), blobs=live.state.shelf.blobs(mail.parts))
+        draft = draft_of(message, "user_message", seq, parts=mail.parts, intake=live.state.view.intake)
         said = await vetted(live, region or CONVERSATION, draft)
         write(live, region or CONVERSATION, draft, said=said)
 
@@ -138,7 +155,9 @@ async def _failed(live: Live, serving: Serving, purpose: Purpose, started: int, 
         freed = await frees(live, live.state.view.layout_calls(layout, window))
         changes = live.state.view.plan_layout(layout, following.model, window, frees=freed)
         live.change((change, None) for change in changes)
-        live.emit(ModelChanged(following.provider.name, following.model, window, name))
+        intake = following.profile.intake
+        named = (following.provider.name, following.model, window, name)
+        live.emit(ModelChanged(*named, intake.types, intake.counting))
 
 
 def _next_candidate(live: Live, serving: Serving) -> Serving | None:

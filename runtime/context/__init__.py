@@ -20,6 +20,7 @@ from shoal.runtime.context._changes import (
     EntryWritten,
     ItemChanged,
     LayoutChanged,
+    PartStored,
     PromptAmended,
     PromptChange,
     PromptEpoch,
@@ -40,11 +41,11 @@ from shoal.runtime.context._layout import (
     declared,
     layout_of,
     names_of,
+    prompt_of,
 )
 from shoal.runtime.context._operations import OPERATIONS, operate
 from shoal.runtime.context._plan import Order, Plan
 from shoal.runtime.context._plan_custom import NOTHING_SAID, Said
-from shoal.runtime.context._refresh import items_of
 from shoal.runtime.context._render import Theme
 from shoal.runtime.context._routing import Destination, destination, pointer, where_stands
 from shoal.runtime.context._said import (
@@ -57,7 +58,9 @@ from shoal.runtime.context._said import (
     read_render,
     read_write,
 )
+from shoal.runtime.context._shelf import LoadPart, Shelf, nowhere
 from shoal.runtime.context._store import Item, RegionState
+from shoal.runtime.context._taking import said_by
 from shoal.runtime.context._window import Window
 from shoal.runtime.context.attribution import (
     OVERHEAD,
@@ -102,10 +105,12 @@ __all__ = [
     "Layout",
     "LayoutChanged",
     "Limits",
+    "LoadPart",
     "Misread",
     "Order",
     "Origin",
     "Part",
+    "PartStored",
     "Plan",
     "Prompt",
     "PromptAmended",
@@ -120,6 +125,7 @@ __all__ = [
     "SeedRefreshed",
     "SeedResolved",
     "Share",
+    "Shelf",
     "Theme",
     "Value",
     "Ways",
@@ -134,20 +140,22 @@ __all__ = [
     "estimate",
     "estimate_text",
     "fit_blocks",
-    "items_of",
     "layout_of",
     "load_rendering",
     "materialise",
     "named",
     "names_of",
+    "nowhere",
     "operate",
     "plan_prompt",
     "planned_tokens",
     "pointer",
+    "prompt_of",
     "rates_of",
     "read_overflow",
     "read_render",
     "read_write",
     "resolve",
+    "said_by",
     "where_stands",
 ]

@@ -14,7 +14,7 @@ from shoal.providers import Block, Text, ToolSet
 from shoal.runtime.context._assemble import Prompt, assemble, shown
 from shoal.runtime.context._changes import AmendmentForm, EpochReason, PromptAmended, PromptChange, PromptEpoch
 from shoal.runtime.context._entry import estimate_text
-from shoal.runtime.context._epoch import Epoch
+from shoal.runtime.context._epoch import Epoch, lifted_digest
 from shoal.runtime.context._layout import CONVERSATION
 from shoal.runtime.context._store import RegionState
 from shoal.runtime.context._told import NOTHING, Told, said_of, sections, stands_for
@@ -93,6 +93,8 @@ def _over(epoch: Epoch, window: Window, tools: ToolSet) -> EpochReason | None:
         return "tools"
     if window.layout.instructions != epoch.instructions:
         return "instructions"
+    if lifted_digest(window) != epoch.lifted:
+        return "parts"
     seen = dict(sections(window))
     gone = (name for name, told in epoch.told.items() if told.digest and seen.get(name) != told.section)
     return "layout" if any(gone) else None
@@ -158,7 +160,7 @@ def _rewrite_tokens(epoch: Epoch, window: Window) -> int:
     tokens = 0
     moved = False
     for name, section in sections(window):
-        made = shown(window.states[name], window.layout.theme)
+        made = shown(window.states[name], window.layout.theme, window.intake)
         moved = moved or section != "system" or epoch.first.get(name) != stands_for(window, name)
         if moved:
             tokens += made.tokens

@@ -14,7 +14,9 @@ import msgspec
 from shoal.providers import Text
 
 EntryKind: TypeAlias = Literal["text", "user_message", "assistant_turn", "tool_result", "summary"]
-EvictReason: TypeAlias = Literal["budget", "max_items", "max_entries", "pressure", "layout", "compaction_failed"]
+EvictReason: TypeAlias = Literal[
+    "budget", "max_items", "max_entries", "pressure", "layout", "compaction_failed", "max_stored"
+]
 
 EpochReason: TypeAlias = Literal[
     "first",
@@ -30,11 +32,37 @@ EpochReason: TypeAlias = Literal[
     "rewrite",
     "pressure",
     "cost",
+    "parts",
 ]
 AmendmentForm: TypeAlias = Literal["system", "turn", "user", "entries"]
 
 WHOLE = -1
 """`index` of an entry that takes the whole content of its source."""
+
+
+@final
+class PartStored(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Bytes came to the run: an image, a document or anything else. They stand once in the journal, by their digest.
+
+    Args:
+        digest: SHA-256 of the bytes, hex.
+        name: The part's name, unique in its run.
+        mime: What the bytes are, by themselves.
+        size: How many bytes.
+        width_px: Width of an image; `None` where it is unknown.
+        height_px: Height of an image; `None` where it is unknown.
+        pages: Pages of a document; `None` where they are unknown.
+        seconds: How long a recording lasts; `None` where it is unknown.
+    """
+
+    digest: str
+    name: str
+    mime: str
+    size: int
+    width_px: int | None = None
+    height_px: int | None = None
+    pages: int | None = None
+    seconds: float | None = None
 
 
 @final
@@ -54,6 +82,7 @@ class EntryWritten(msgspec.Struct, frozen=True, gc=False, array_like=True):
         replaces: Ids of the entries that go in the same step (a replaced key, a rewritten region).
         over_budget: The region is over its budget by this group, and stays so until the next one.
         counted: How the tokens were counted: `estimate` or a tokenizer's name.
+        parts: Seqs of the `PartStored` of each stored part that it holds, in order.
     """
 
     region: str
@@ -68,6 +97,7 @@ class EntryWritten(msgspec.Struct, frozen=True, gc=False, array_like=True):
     replaces: tuple[int, ...] = ()
     over_budget: bool = False
     counted: str = "estimate"
+    parts: tuple[int, ...] = ()
 
 
 @final
@@ -172,12 +202,14 @@ class SeedBlock(msgspec.Struct, frozen=True, gc=False, array_like=True):
         text: The text, its heading line included.
         tokens: What it costs.
         ok: False where this piece failed and *text* is the old one.
+        parts: Seqs of the `PartStored` of each stored part behind the text.
     """
 
     name: str
     text: Text
     tokens: int
     ok: bool = True
+    parts: tuple[int, ...] = ()
 
 
 @final

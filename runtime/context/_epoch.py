@@ -13,7 +13,7 @@ from typing import final
 import msgspec
 
 from shoal.providers import Block, Message, Segment, Text, ToolSet
-from shoal.runtime.context._assemble import TOOLS, Part, Prompt, shown
+from shoal.runtime.context._assemble import TOOLS, Part, Prompt, lifted_of, shown
 from shoal.runtime.context._changes import (
     Change,
     ContextCompacted,
@@ -58,11 +58,14 @@ class Epoch:
             self.told[name].digest, self.told[name].next_id = b"", 0
         self.broken: EpochReason | None = None
         """What was done to something that had been sent."""
-        made = [shown(window.states[name], layout.theme) for name in layout.system]
+        made = [shown(window.states[name], layout.theme, window.intake) for name in layout.system]
         self.system: tuple[Block, ...] = tuple([block for one in made for block in one.blocks])
         self.stream: list[Segment] = []
         """What was sent behind the system section; nothing in it changes."""
-        self.parts: list[Part] = [part for one in made for part in one.block_parts]
+        lifted, stored = lifted_of(window)
+        self.lifted = lifted_digest(window)
+        """What stands for the stored parts of system regions as they were at the start."""
+        self.parts: list[Part] = [*[part for one in made for part in one.block_parts], *stored]
         self.turn: list[Part] = []
         """What counts for the newest turn only."""
         self.chars = sum([one.block_chars for one in made])
@@ -72,9 +75,10 @@ class Epoch:
         """The conversation's entries from this id on are not in *stream* yet."""
         self.open: tuple[Message, ...] = ()
         """What was sent behind the stream and is not in it yet."""
+        self.stream += lifted
         for name in layout.messages:
             if name != CONVERSATION:
-                one = shown(window.states[name], layout.theme)
+                one = shown(window.states[name], layout.theme, window.intake)
                 self._add(one.segments)
                 self.chars += one.message_chars
         self._add_silenced(window.states[CONVERSATION])
@@ -291,3 +295,8 @@ def _message(amended: PromptAmended, text: Text) -> Message:
     if amended.form == "user":
         return Message("user", (text,))
     return Message("system", (text,), turn_scoped=amended.form == "turn")
+
+
+def lifted_digest(window: Window) -> bytes:
+    """Return what stands for the stored parts of system regions as they are now; empty for none."""
+    return b"".join([segment.digest for segment in lifted_of(window)[0]])

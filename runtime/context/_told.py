@@ -11,7 +11,7 @@ import msgspec
 from shoal.providers import Text
 from shoal.runtime.context._assemble import Section, shown
 from shoal.runtime.context._layout import CHUNKED
-from shoal.runtime.context._render import BLANK_LINE
+from shoal.runtime.context._render import BLANK_LINE, said_in_block
 from shoal.runtime.context._store import RegionState
 from shoal.runtime.context._window import Window
 
@@ -59,9 +59,9 @@ def said_of(window: Window, name: str, since: int = 0) -> Text:
     state, theme = window.states[name], window.layout.theme
     if state.region.kind in CHUNKED:
         entries = [entry for entry in state.all_entries() if entry.entry_id >= since]
-        said = [b"".join([theme.escaped(text).body for text in entry.message.texts]) for entry in entries]
+        said = [b"".join([theme.escaped(text).body for text in said_in_block(entry)]) for entry in entries]
         return Text(BLANK_LINE.body.join(said))
-    made = shown(state, theme)
+    made = shown(state, theme, window.intake)
     own = 0 if state.region.kind == "custom" else 1  # the heading that stands in front of the rest
     blocks = [b"".join([text.body for text in block.texts[own:]]) for block in made.blocks]
     messages = [b"".join([t.body for t in m.texts]) for segment in made.segments for m in segment.messages]
@@ -82,7 +82,7 @@ def stands_for(window: Window, name: str) -> bytes:
     """Return what stands for all that a region shows; empty for nothing."""
     if window.layout.regions[name].kind == "custom":
         return stood_for(said_of(window, name))
-    return shown(window.states[name], window.layout.theme).digest
+    return shown(window.states[name], window.layout.theme, window.intake).digest
 
 
 def stood_for(text: Text) -> bytes:

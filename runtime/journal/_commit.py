@@ -15,11 +15,24 @@ from shoal.errors import JournalFailed
 from shoal.runtime.events import Event
 from shoal.runtime.journal._base import Observer
 
+HEAVY_BYTES = 256 * 1024
+
 
 class Batch:
     """Events that become durable together. `done` is made when somebody waits for it."""
 
-    __slots__ = ("_done", "definitions", "error", "events", "marks", "payloads", "quiet", "settled", "written")
+    __slots__ = (
+        "_done",
+        "definitions",
+        "error",
+        "events",
+        "marks",
+        "parts",
+        "payloads",
+        "quiet",
+        "settled",
+        "written",
+    )
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -28,6 +41,8 @@ class Batch:
         self.quiet: set[int] = set()
         """Places in *events* of those that no observer is shown."""
         self.definitions: list[tuple[str, bytes]] = []
+        self.parts: list[tuple[str, bytes]] = []
+        """Bytes of stored parts, by digest."""
         self.marks: list[tuple[str, int]] = []
         """Commands that were seen to: why not (empty where it was obeyed), and its number."""
         self.written = False
@@ -42,7 +57,12 @@ class Batch:
     @property
     def empty(self) -> bool:
         """There is nothing in it."""
-        return not (self.events or self.definitions or self.marks)
+        return not (self.events or self.definitions or self.parts or self.marks)
+
+    @property
+    def heavy(self) -> bool:
+        """It holds so many bytes of parts that writing them keeps others waiting."""
+        return sum(len(data) for _, data in self.parts) > HEAVY_BYTES
 
     def add(self, event: Event, payload: bytes) -> None:
         """Put *event* behind those that are here; *payload* is its payload as the journal keeps it."""

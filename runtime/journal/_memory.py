@@ -9,7 +9,7 @@ from typing import final
 import anyio
 import msgspec
 
-from shoal.errors import DefinitionMissing
+from shoal.errors import DefinitionMissing, PartMissing
 from shoal.runtime.events import Event
 from shoal.runtime.journal._base import Observer, RunRow, Shared
 from shoal.runtime.journal._commit import Tails, besides, tell
@@ -28,6 +28,7 @@ class MemoryJournal:
         self.observers = list(observers)
         self._events: dict[str, list[Event]] = {}
         self._definitions: dict[str, bytes] = {}
+        self._parts: dict[str, bytes] = {}
         self._register = Register()
         self._tails = Tails()
         self._pending: list[Event] = []
@@ -62,6 +63,10 @@ class MemoryJournal:
     def define(self, digest: str, data: bytes) -> None:
         """Keep *data* under *digest*."""
         self._definitions[digest] = data
+
+    def store(self, digest: str, data: bytes) -> None:
+        """Keep the bytes of a part under *digest*."""
+        self._parts.setdefault(digest, data)
 
     def set_aside(self, run_id: str, seq: int) -> None:
         """Forget the events of *run_id* from *seq* on."""
@@ -131,3 +136,10 @@ class MemoryJournal:
             return self._definitions[digest]
         except KeyError:
             raise DefinitionMissing(f"this journal holds no definition {digest!r}") from None
+
+    def part(self, digest: str) -> bytes:
+        """Return the bytes of the stored part *digest*."""
+        try:
+            return self._parts[digest]
+        except KeyError:
+            raise PartMissing(f"this journal holds no part {digest!r}") from None

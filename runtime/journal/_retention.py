@@ -39,6 +39,7 @@ class Pruned(msgspec.Struct, frozen=True):
         bytes_before: Size of the file before.
         bytes_after: Size of the file after.
         shrunk: The file was written anew without the gaps; false where another process was in the way.
+        parts: Stored parts that went with them.
     """
 
     trees: int
@@ -47,6 +48,7 @@ class Pruned(msgspec.Struct, frozen=True):
     bytes_before: int
     bytes_after: int
     shrunk: bool
+    parts: int = 0
 
 
 def prune(
@@ -54,7 +56,8 @@ def prune(
 ) -> Pruned:
     """Delete the trees of runs that were all over by *before*, and let the file shrink.
 
-    Other processes may have the journal open. While one of them hosts runs, definitions stay: it may count on them.
+    Other processes may have the journal open. While one of them hosts runs, definitions and stored parts stay: it may
+    count on them.
 
     Args:
         path: The journal's file.
@@ -74,11 +77,13 @@ def prune(
         with contextlib.closing(open_for_writing(target, "normal")) as db:
             roots = [root for (root,) in db.execute(_OLD.format(kept=_NOT_FAILED if keep_failed else ""), (before,))]
             runs = sum(_forget_tree(db, root) for root in roots)
-            definitions = 0 if _hosted(db, time.time() if now is None else now) else _forget_definitions(db)
-            shrunk = bool(roots or definitions) and _shrink(db)
+            hosted = _hosted(db, time.time() if now is None else now)
+            definitions = 0 if hosted else _forget_definitions(db)
+            parts = 0 if hosted else _forget_parts(db)
+            shrunk = bool(roots or definitions or parts) and _shrink(db)
     except sqlite3.Error as exc:
         raise JournalFailed(f"{str(target)!r} cannot be pruned: {exc}; make room or mend the file") from exc
-    return Pruned(len(roots), runs, definitions, size, _size(target), shrunk)
+    return Pruned(len(roots), runs, definitions, size, _size(target), shrunk, parts)
 
 
 def _size(path: Path) -> int:
@@ -104,6 +109,7 @@ def _forget_tree(db: sqlite3.Connection, root: str) -> int:
         # What was set aside of a damaged run stands under the same number below 0.
         db.executemany("DELETE FROM events WHERE run IN (?, -?)", [(run, run) for run, _ in runs])
         db.executemany("DELETE FROM commands WHERE run_id = ?", [(run_id,) for _, run_id in runs])
+        db.executemany("DELETE FROM part_refs WHERE run = ?", [(run,) for run, _ in runs])
         db.execute("DELETE FROM runs WHERE root = ?", (root,))
     return len(runs)
 
@@ -123,6 +129,12 @@ def _forget_definitions(db: sqlite3.Connection) -> int:
                 return 0  # a run whose record is damaged may refer to any of them
         db.executemany("DELETE FROM definitions WHERE digest = ?", [(digest,) for digest in known])
     return len(known)
+
+
+def _forget_parts(db: sqlite3.Connection) -> int:
+    """Delete the stored parts that no run refers to, and return how many those were."""
+    with _whole(db):
+        return db.execute("DELETE FROM parts WHERE digest NOT IN (SELECT digest FROM part_refs)").rowcount
 
 
 def _referred(payload: bytes) -> set[str]:

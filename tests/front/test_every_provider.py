@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import anyio
 import httpx
 import pytest
 
@@ -130,3 +131,24 @@ async def test_the_main_job_gets_over_a_failure_of_every_request(name: str, tmp_
     assert (done.outcome.status, done.outcome.output) == ("complete", "It is about the sea.")
     assert (http.violations, calls_in(http.journal)) == ((), CALLS)
     assert len(http.journal.repeated) >= len(http.journal) // 2
+
+
+@pytest.mark.sockets
+@pytest.mark.wall_limit(300)
+@pytest.mark.parametrize("name", PROVIDERS)
+async def test_a_run_that_is_cancelled_leaves_the_server_at_once(name: str, tmp_path: Path):
+    asked = anyio.Event()
+
+    def slow(_ask: wire.Ask) -> wire.Turn:
+        asked.set()
+        return wire.Turn((wire.Text("begun, and then " * 10),), faults=(wire.Stall(3600.0, at=2),))
+
+    async with wire.serve(slow, server_of(name)) as server:
+        async with shoal.Swarm([PROVIDERS[name](server.base_url, None)]) as swarm:
+            run = await swarm.spawn("digest", task="What do these files say?", workdir=tmp_path)
+            await asked.wait()
+            await run.cancel()
+            assert (await run.result()).status == "cancelled"
+            await server.journal.wait_ended()
+        assert server.violations == ()
+        assert [exchange.client_left for exchange in server.journal] == [True] * len(server.journal)

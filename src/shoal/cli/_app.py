@@ -35,6 +35,7 @@ COMMANDS = {
     "library": "List the bundled blueprints.",
     "models": "Show what is known of models, and who says so.",
     "doctor": "Check that everything is there that runs need.",
+    "completion": "Print the script that completes command lines.",
 }
 
 

@@ -58,6 +58,7 @@ class Say:
         state: What has to come back byte for byte.
         delay_s: Seconds before it begins.
         cut_after: Ends the stream after this many characters of the text, without a `Completed`; `None` for never.
+        parts: What it makes beside text, such as pictures: the bytes of each.
     """
 
     text: str = ""
@@ -68,6 +69,7 @@ class Say:
     state: ProviderState | None = None
     delay_s: float = 0.0
     cut_after: int | None = None
+    parts: tuple[bytes, ...] = ()
 
 
 Scripted: TypeAlias = str | ToolCall | Say | ProviderError
@@ -218,7 +220,7 @@ class ScriptedProvider:
             calls.append(ToolCall(asked.call_id or f"call_{self._played.calls}", asked.name, asked.arguments))
         written = len(reply.text) + len(reply.reasoning) + sum([len(made.arguments) for made in calls])
         return Completed(
-            Reply(Text.of(reply.text), tuple(calls), reply.reasoning, reply.state),
+            Reply(Text.of(reply.text), tuple(calls), reply.reasoning, reply.state, reply.parts),
             reply.usage or Usage(uncached=_tokens(request), output=math.ceil(written / 4)),
             reply.finish or ("tool_calls" if calls else "stop"),
             request.model,
@@ -299,8 +301,8 @@ def _take_calls(message: Message, known: set[str], where: str) -> list[str]:
 
 
 def _check_said(message: Message, where: str) -> None:
-    if not message.calls and not any(message.texts):
-        _illegal(f"{where} says nothing", "a message has text or calls")
+    if not message.calls and not message.blobs and not any(message.texts):
+        _illegal(f"{where} says nothing", "a message has text, parts or calls")
 
 
 def _illegal(what: str, rule: str) -> NoReturn:
