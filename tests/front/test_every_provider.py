@@ -26,7 +26,8 @@ CALLS = {"context_write": 1, "fan_out": 1, "read_file": 2 * len(FILES), "submit_
 
 Make = Callable[[str, httpx.AsyncBaseTransport | None], Provider]
 PROVIDERS: Mapping[str, Make] = {
-    "anthropic": lambda url, http: anthropic(KEY, model="claude-haiku-4-5", base_url=url, http=http),
+    "anthropic": lambda url, http: anthropic(KEY, model="claude-opus-5-5", base_url=url, http=http),
+    "anthropic, older": lambda url, http: anthropic(KEY, model="claude-haiku-4-5", base_url=url, http=http),
     "openai": lambda url, http: openai(KEY, model="gpt-6.1-sol", base_url=f"{url}/v1", http=http),
     "openai, older": lambda url, http: openai(KEY, model="gpt-5.4", base_url=f"{url}/v1", http=http),
     "openai-chat": lambda url, http: openai_chat(KEY, model="gpt-6.1-sol", base_url=f"{url}/v1", http=http),
