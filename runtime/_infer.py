@@ -18,7 +18,7 @@ from shoal.runtime._guard import Question, Sending, fitting
 from shoal.runtime._hooks import before_inference, seen
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
-from shoal.runtime._measure import framing
+from shoal.runtime._measure import count_with, framing
 from shoal.runtime._parts import made_by_model
 from shoal.runtime._routed_parts import route_parts, vetted_parts
 from shoal.runtime._scripting import draft_of, frees, kept_renders, vetted
@@ -30,6 +30,7 @@ from shoal.runtime.events import InferenceCompleted, InferenceStarted, ModelChan
 
 async def infer(live: Live) -> None:
     """Ask the model for the stage's next turn, and journal what comes of it."""
+    await count_with(live, live.serving())
     await deliver_mail(live)
     if not await before_inference(live):
         return
