@@ -48,6 +48,7 @@ from shoal.runtime._serving import Servants
 from shoal.runtime._spawn import Birth, conceive, give_birth
 from shoal.runtime._standings import Standing, Standings
 from shoal.runtime._state import RunState
+from shoal.runtime._transforms import as_seeds, carried
 from shoal.runtime.events import BudgetReached, ChildEnded, ChildSpawned, Lane, RunSpawned
 from shoal.runtime.journal import Journal
 from shoal.runtime.scripts import Sandbox
@@ -424,11 +425,12 @@ class Hall:
         allowed = (made.children_deeper - 1, program.blueprint.max_child_depth, wanted.most_depth)
         takes = callers_of(program.regions)
         offered = {name: text for name, text in wanted.offered.items() if name in takes}
+        given, carried_over = as_seeds(carried(live.state, program.blueprint, program.regions), program.regions)
         birth = Birth(
             run_id,
             program,
             wanted.task,
-            {**offered, **wanted.seeds},
+            {**given, **offered, **wanted.seeds},
             live.context.workdir,
             wanted.stage,
             parent,
@@ -444,6 +446,7 @@ class Hall:
             detached=wanted.detached,
             output_format=wanted.output_format,
             output_instructions=wanted.output_instructions,
+            carried=carried_over,
             budgets=() if wanted.detached else made.budgets,
         )
         spawned = ChildSpawned(

@@ -20,6 +20,7 @@ from shoal.providers import EMPTY, Message, ProviderState, Text, ToolCall, Usage
 from shoal.runtime._failures import first_paragraph
 from shoal.runtime._output_spec import OutputAsked
 from shoal.runtime._program import Program, StageProgram
+from shoal.runtime._repetition import Repeats
 from shoal.runtime.context import (
     CONVERSATION,
     WHOLE,
@@ -85,6 +86,9 @@ from shoal.runtime.events import (
 from shoal.runtime.tools import AGENT_WAIT, shown_name
 
 Phase: TypeAlias = Literal["running", "paused", "ended"]
+
+MODIFYING = frozenset({"write_file", "edit_file"})
+"""Built-in tools that change a file."""
 
 TALK = "talk"
 """The interaction point that a stage of mode `interactive` has at its end."""
@@ -206,9 +210,11 @@ class Visit:
 
     __slots__ = (
         "asked",
+        "began_s",
         "called_tool",
         "children",
         "digests",
+        "edits",
         "entered_seq",
         "gates",
         "hooks",
@@ -222,7 +228,7 @@ class Visit:
         "worked",
     )
 
-    def __init__(self, stage: str, number: int, entered_seq: int) -> None:
+    def __init__(self, stage: str, number: int, entered_seq: int, began_s: float = 0.0) -> None:
         self.stage = stage
         self.number = number
         self.entered_seq = entered_seq
@@ -239,6 +245,10 @@ class Visit:
         self.refreshed: set[str] = set()
         """Regions whose refresh came to an end in this visit."""
         self.children = 0
+        self.began_s = began_s
+        """How long the run had been running when it entered, in seconds."""
+        self.edits: dict[str, int] = {}
+        """How often each file was written or edited, by the path that the call named."""
         self.worked: set[str] = set()
         """Tools of which a call succeeded, or was stopped by a permission."""
         self.points: dict[str, PointState] = {}
@@ -325,6 +335,8 @@ class RunState:
         """What scripts rendered of custom regions for the newest request: digests by region."""
         self.restarts: list[tuple[int, str]] = []
         """Seq and error of each restart since the run last got on."""
+        self.repeats = Repeats(program.blueprint.repetition)
+        """What was called since the run last got on."""
         self.stopped: str | None = None
         """Why a hook stopped the run; `None` where none did."""
         self.hooks_at_end: dict[str, HookRan] = {}
@@ -497,7 +509,7 @@ class RunState:
         self._serve(payload.provider, payload.model, payload.window_tokens)
         self.window.ratio = self.now_calibration.ratio
         self.visits[payload.stage] = payload.visit
-        self.visit = Visit(payload.stage, payload.visit, event.seq)
+        self.visit = Visit(payload.stage, payload.visit, event.seq, self.ran_s)
         made = self.made_by
         asked = OutputAsked(made.output_format, made.output_instructions, made.output_schema)
         self._stage = self.program.seen(payload.stage, unattended=made.unattended, asked=asked)
@@ -647,12 +659,20 @@ class RunState:
                 self.visit.worked.add(tool_name(self.turn.calls[payload.index].name))
             self.turn.written[payload.index] = event.seq
             call = self.turn.calls[payload.index]
+            tool = self.stage.tools.get(tool_name(call.name))
+            only_reads = tool is not None and tool.effects.reads and tool.effects.repeatable
+            self.repeats.ended(call, is_error=payload.is_error, only_reads=only_reads)
+            if self.visit is not None and not payload.is_error and tool_name(call.name) in MODIFYING:
+                path = str(argument(call.arguments, "path"))
+                self.visit.edits[path] = self.visit.edits.get(path, 0) + 1
             if call.name == "context_list" and not payload.is_error:
                 self.view.note_listed(str(argument(call.arguments, "region")))
 
     def on_nudge(self, event: Event, payload: Nudged) -> None:
         self._recent[event.seq] = payload
         self.turn = self.routing = self.failure = None
+        if payload.reason == "repetition":
+            self.repeats.said()
         if self.visit is not None:
             self.visit.asked[payload.reason] = self.visit.asked.get(payload.reason, 0) + 1
             if payload.reason == "directive":
@@ -806,6 +826,7 @@ class RunState:
             "calibration": dict(self.calibration),
             "epoch": (self.epochs, None if self.epoch is None else self.epoch.dump(self.view)),
             "renders": dict(self.renders),
+            "repeats": self.repeats.dump(),
             "stopped": self.stopped,
             "hooks_at_end": dict(self.hooks_at_end),
             "restarts": list(self.restarts),

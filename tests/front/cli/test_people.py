@@ -160,6 +160,19 @@ def test_a_document_is_edited_in_the_editor_or_on_a_line(
     assert expected in shown.shown
 
 
+def test_an_editor_is_stopped_where_the_question_is_answered_elsewhere(
+    terminals: list[Terminal], shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("VISUAL", "sh -c 'stty raw -echo; echo editing; sleep 600'")
+    asker = written(tmp_path, "asker", asks("edit_document", '{ content = "A draft." }'))
+    terminals.append(shown := Terminal(SLOW, 0, "run", asker))
+    shown.wait_for("editing")
+    assert shell("answer", newest(shell)["run_id"], "A book.").status == 0
+    shown.wait_for("That was answered elsewhere, or nobody waits for it any more.\r\n")
+    assert shown.end() == 0
+    assert "answer: A book." in shown.shown
+
+
 def test_a_point_is_asked_at_the_terminal_until_it_lets_the_stage_go(terminals: list[Terminal], tmp_path: Path):
     terminals.append(shown := Terminal(SLOW, 0, "run", written(tmp_path, "editor", POINT)))
     shown.wait_for("3  drop it")
