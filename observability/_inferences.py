@@ -9,11 +9,13 @@ from shoal.observability._content import Heard, output
 from shoal.observability._open import UNFINISHED, Open, Place
 from shoal.observability._spans import Link, Span, Value
 from shoal.observability._tally import Bill, Tally
+from shoal.runtime.context import PromptAmended, PromptEpoch
 from shoal.runtime.events import (
     InferenceFailed,
     InferenceRetried,
     InferenceStarted,
     RunSpawned,
+    TokensMeasured,
 )
 
 
@@ -40,6 +42,25 @@ class Inferences:
         self.routed_by: str | None = None
         """Span id of the newest routing question of this visit."""
         self.heard = Heard() if place.content else None
+        self._told: dict[str, Value] = {}
+        """What is known of the run's next request before it goes out."""
+        self._amended: list[str] = []
+
+    def measured(self, payload: TokensMeasured) -> None:
+        """Take note that a request was counted before it went out."""
+        self._told[names.COUNTED_TOKENS] = payload.tokens
+        self._told[names.COUNTED_BY] = payload.how
+
+    def epoch(self, payload: PromptEpoch) -> None:
+        """Take note that the next request is made anew."""
+        self._told[names.EPOCH] = payload.reason
+        self._told[names.EPOCH_REWRITTEN] = payload.tokens_rewritten
+        self._told[names.EPOCH_DROPPED] = payload.thinking_dropped
+        self._amended = []
+
+    def amended(self, payload: PromptAmended) -> None:
+        """Take note that the next request says a region again."""
+        self._amended.append(payload.region)
 
     def start(self, payload: InferenceStarted, parent_id: str) -> None:
         """Open the span of a request; an older one of the same kind that is still open came to nothing."""
@@ -49,6 +70,13 @@ class Inferences:
         attributes[names.REQUEST_MAX_TOKENS] = payload.reply_tokens
         attributes[names.CONTEXT_CHARS] = payload.approx_context_chars
         attributes[names.CONTEXT_TOKENS] = payload.approx_tokens
+        if payload.wanted_tokens:
+            attributes[names.REPLY_WANTED] = payload.wanted_tokens
+        if not payload.job:
+            attributes |= self._told
+            if self._amended:
+                attributes[names.AMENDED] = tuple(self._amended)
+            self._told, self._amended = {}, []
         if self.heard is not None and payload.purpose == "stage":
             attributes[names.INPUT_MESSAGES] = self.heard.take()
         span = place.open(names.chat_span(payload.model), parent_id, attributes, "client")

@@ -15,7 +15,7 @@ from shoal.errors import JournalDamaged
 from shoal.observability import names
 from shoal.observability._spans import clip, first_line, span_id_of, span_name, tree_of
 from shoal.runtime import Event, Reader
-from shoal.runtime.context import ContextCompacted
+from shoal.runtime.context import ContextCompacted, PromptEpoch
 from shoal.runtime.events import (
     ChildEnded,
     ChildSpawned,
@@ -124,12 +124,15 @@ class Logs:
                 self.lost += 1
 
     def _write(self, event: Event, place: _Place, line: _Line) -> None:
-        level, said, fields = line
+        choose, said, fields = line
+        level = choose(event.payload)
+        if level is None:
+            return
         where = {"run_id": event.run_id, "stage": place.stage, "trace_id": place.trace_id, "span_id": place.span}
         known = {name: value for name, value in where.items() if value is not None}
         try:
             self._logger.log(
-                _NUMBERS[level(event.payload)],
+                _NUMBERS[level],
                 said,
                 timestamp=event.time.isoformat(),
                 seq=event.seq,
@@ -229,7 +232,7 @@ def logs(
 
 # --- the lines
 
-_Line: TypeAlias = tuple[Callable[[Any], Level], str, Callable[[Any], dict[str, object]]]
+_Line: TypeAlias = tuple[Callable[[Any], "Level | None"], str, Callable[[Any], dict[str, object]]]
 
 
 def _always(level: Level) -> Callable[[Any], Level]:
@@ -321,6 +324,16 @@ _LINES: Mapping[type[Payload], _Line] = {
         "model changed",
         lambda p: {"provider": p.provider, "model": p.model, "reason": p.reason},
     ),
+    InferenceStarted: (
+        lambda p: "warning" if p.wanted_tokens else None,
+        "reply budget cut",
+        lambda p: {"purpose": p.purpose, "reply_tokens": p.reply_tokens, "wanted_tokens": p.wanted_tokens},
+    ),
+    PromptEpoch: (
+        _always("debug"),
+        "prompt made anew",
+        lambda p: {"reason": p.reason, "tokens": p.tokens_rewritten, "thinking_dropped": p.thinking_dropped},
+    ),
     InferenceCompleted: (_always("debug"), "inference completed", _answered),
     InferenceRetried: (_always("warning"), "inference retried", _retried),
     InferenceFailed: (
@@ -347,4 +360,4 @@ _LINES: Mapping[type[Payload], _Line] = {
         lambda p: {"lane": p.lane, "region": p.region, "reason": p.reason},
     ),
 }
-"""Level, message and fields of the line that each kind of event gets; other kinds get none."""
+"""Level (`None` for no line), message and fields of the line that each kind of event gets; other kinds get none."""

@@ -20,6 +20,8 @@ from shoal.runtime.context import (
     ContextCompacted,
     EntriesEvicted,
     LayoutChanged,
+    PromptAmended,
+    PromptEpoch,
     RegionReset,
     SeedRefreshed,
     SeedResolved,
@@ -49,6 +51,7 @@ from shoal.runtime.events import (
     RunTitled,
     StageEntered,
     StageLeft,
+    TokensMeasured,
     ToolCallCompleted,
     ToolCallStarted,
     TransitionChosen,
@@ -209,6 +212,16 @@ class RunTrace:
         job = self._jobs.span_of(payload.job) if payload.job else None
         self._inferences.start(payload, (job or self.place.here).span_id)
 
+    def on_measured(self, payload: TokensMeasured) -> None:
+        if not payload.job:
+            self._inferences.measured(payload)
+
+    def on_epoch(self, payload: PromptEpoch) -> None:
+        self._inferences.epoch(payload)
+
+    def on_amended(self, payload: PromptAmended) -> None:
+        self._inferences.amended(payload)
+
     def on_inference_completed(self, payload: InferenceCompleted) -> None:
         bill = Bill(payload)
         ids = self._calls.asked(self.place.seq, payload)
@@ -354,6 +367,9 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunTrace, Any], None]] = {
     EntriesEvicted: RunTrace.on_evicted,
     RegionReset: RunTrace.on_reset,
     ContextCompacted: RunTrace.on_compacted,
+    TokensMeasured: RunTrace.on_measured,
+    PromptEpoch: RunTrace.on_epoch,
+    PromptAmended: RunTrace.on_amended,
     InferenceStarted: RunTrace.on_inference_started,
     InferenceCompleted: RunTrace.on_inference_completed,
     InferenceRetried: RunTrace.on_inference_retried,

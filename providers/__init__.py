@@ -12,7 +12,7 @@ from shoal.providers._exchange import RetryPolicy, exchange
 from shoal.providers._intake import TEXT_ONLY, Intake, matches
 from shoal.providers._media import Media, media_of, sniff
 from shoal.providers._offline import OfflineProvider, Policy, offline
-from shoal.providers._profiles import profiles_from, shipped_models, shipped_profile
+from shoal.providers._profiles import Fact, facts_of, profiles_from, shipped_models, shipped_profile
 from shoal.providers._servers import SERVERS, Capabilities
 from shoal.providers._text import EMPTY, Text, join
 from shoal.providers._tokens import TextCounter, counter
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from shoal.providers._google import google
     from shoal.providers._openai import openai, openai_chat
     from shoal.providers._rates import RateLimit, Rates, RateStatistics
+    from shoal.providers._responses import ResponsesServer
     from shoal.providers._transport import Timeouts
     from shoal.providers._vendor import VendorProvider
 
@@ -74,6 +75,7 @@ __all__ = [
     "Capabilities",
     "ChatEncoder",
     "Completed",
+    "Fact",
     "Finish",
     "Intake",
     "Media",
@@ -94,6 +96,7 @@ __all__ = [
     "ReasoningDelta",
     "Reply",
     "Request",
+    "ResponsesServer",
     "RetryPolicy",
     "Role",
     "Segment",
@@ -121,6 +124,7 @@ __all__ = [
     "counter",
     "digest",
     "exchange",
+    "facts_of",
     "google",
     "join",
     "matches",
@@ -141,6 +145,7 @@ _LAZY = {
     "RateLimit": "_rates",
     "RateStatistics": "_rates",
     "Rates": "_rates",
+    "ResponsesServer": "_responses",
     "Timeouts": "_transport",
     "VendorProvider": "_vendor",
     "anthropic": "_anthropic",

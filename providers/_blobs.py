@@ -6,7 +6,7 @@ import base64
 import hashlib
 from collections.abc import Callable
 
-from shoal.errors import ProviderRefused
+from shoal.errors import PartMissing, ProviderRefused
 from shoal.providers._intake import matches
 from shoal.providers._media import TEXT, Media, media_of
 from shoal.providers._text import Text
@@ -100,7 +100,7 @@ def in_base64(part: Blob) -> Deferred:
     def load() -> bytes:
         try:
             data = part.load()
-        except OSError as exc:
+        except (OSError, PartMissing) as exc:
             raise ProviderRefused(
                 f"the stored part {part.name or part.mime!r} cannot be read ({exc}); attach it again"
             ) from exc

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import final
+from typing import Literal, final
 
 import httpx
 
@@ -12,7 +12,7 @@ from shoal.providers._compatible import compatible
 from shoal.providers._leaders import PrefixLeaders
 from shoal.providers._rates import NO_RATES, Rates
 from shoal.providers._refusals import Asked
-from shoal.providers._responses import OPENAI_SERVER, ResponsesEncoder, ResponsesServer
+from shoal.providers._responses import LLAMA_SERVER, OPENAI_SERVER, ResponsesEncoder, ResponsesServer
 from shoal.providers._responses_items import API
 from shoal.providers._responses_reply import ResponsesReply
 from shoal.providers._sent import Sent
@@ -23,6 +23,7 @@ from shoal.providers._values import ModelProfile, Request, TokenCount, digest
 from shoal.providers._vendor import Line, VendorProvider, checked_url, counted, secrets_in
 
 BASE_URL = "https://api.openai.com/v1"
+_SERVERS = {known.server: known for known in (OPENAI_SERVER, LLAMA_SERVER)}
 _NO_SUCH_PATH = frozenset({404, 405, 501})
 
 
@@ -31,8 +32,8 @@ def openai(
     *,
     model: str | None = None,
     name: str = "openai",
-    base_url: str = BASE_URL,
-    server: ResponsesServer = OPENAI_SERVER,
+    base_url: str | None = None,
+    server: Literal["openai", "llama.cpp"] | ResponsesServer = "openai",
     organization: str | None = None,
     project: str | None = None,
     prefix_leader: bool = True,
@@ -48,8 +49,8 @@ def openai(
         api_key: The key; `None` sends none.
         model: The model where a blueprint names none.
         name: Name under which blueprints and spans know it.
-        base_url: Where `/responses` is appended.
-        server: What the server takes, for others that speak the same API.
+        base_url: Where `/responses` is appended; `None` for the vendor's own address.
+        server: Whose Responses API it is, or what that server takes.
         organization: The organization that is billed; `None` for the key's own.
         project: The project that is billed; `None` for the key's own.
         prefix_leader: Requests wait up to 5 s for another one that writes their prefix to the cache.
@@ -62,11 +63,12 @@ def openai(
     Raises:
         ConfigInvalid: The URL is no http URL.
     """
-    url = checked_url(base_url, BASE_URL)
+    address = BASE_URL if base_url is None else base_url
+    url = checked_url(address, BASE_URL)
     return VendorProvider(
         name,
-        Transport(base_url, headers=_headers(api_key, organization, project, headers), timeouts=timeouts, http=http),
-        ResponsesDialect(name, server),
+        Transport(address, headers=_headers(api_key, organization, project, headers), timeouts=timeouts, http=http),
+        ResponsesDialect(name, server if isinstance(server, ResponsesServer) else _SERVERS[server]),
         default_model=model,
         profiles=profiles or {},
         secrets=secrets_in(url, api_key, *(headers or {}).values()),
@@ -80,7 +82,7 @@ def openai_chat(
     *,
     model: str | None = None,
     name: str = "openai-chat",
-    base_url: str = BASE_URL,
+    base_url: str | None = None,
     organization: str | None = None,
     project: str | None = None,
     prefix_leader: bool = True,
@@ -96,7 +98,7 @@ def openai_chat(
         ConfigInvalid: The URL is no http URL.
     """
     return compatible(
-        base_url,
+        BASE_URL if base_url is None else base_url,
         api_key=api_key,
         model=model,
         name=name,
@@ -127,6 +129,7 @@ class ResponsesDialect:
         server: What the server takes.
         path: Where requests go.
         session_header: A header that carries the cache key too; `None` for none.
+        greeting: See `Dialect`.
     """
 
     def __init__(
@@ -136,6 +139,7 @@ class ResponsesDialect:
         *,
         path: str = "/responses",
         session_header: str | None = None,
+        greeting: str | None = "/models",
     ) -> None:
         self.server = server
         self._provider = provider
@@ -143,6 +147,7 @@ class ResponsesDialect:
         self._session_header = session_header
         self._keys = CacheKeys()
         self._encoders: dict[ModelProfile, ResponsesEncoder] = {}
+        self.greeting = greeting
 
     def __repr__(self) -> str:
         return f"<ResponsesDialect {self.server.server}>"

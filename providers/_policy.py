@@ -21,6 +21,7 @@ from shoal.providers._values import Message, PolicyStep, Request, Situation, Too
 
 CLOSING = "Done. No language model was used: this stage followed its offline policy."
 DEFAULT_SENTENCES = 6
+_MOST_TRIES = 2  # a refusal may be about something else that is done by then
 
 _NAMED = re.compile(r"(region|result|extract)\(([^()]*)\)")
 
@@ -231,8 +232,24 @@ class _Visit:
         texts, others = _required(self._offered(name))
         if len(texts) != 1 or others:
             self._missing(name, f"`{name}` does not take just one required text; give the stage a policy that calls it")
-        said = extract(self._material(), DEFAULT_SENTENCES)
-        return Decision(calls=((name, {texts[0]: said or CLOSING}),))
+        arguments = {texts[0]: extract(self._material(), DEFAULT_SENTENCES) or CLOSING}
+        refused = self._refused(name, arguments)
+        if len(refused) >= _MOST_TRIES:
+            why = refused[-1].strip().partition("\n")[0]
+            self._missing(name, f"`{name}` refuses what is handed in ({why}); give the stage a policy that calls it")
+        return Decision(calls=((name, arguments),))
+
+    def _refused(self, tool: str, arguments: Mapping[str, Any]) -> list[str]:
+        """Return what *tool* said each time that it was called with these *arguments* and failed, oldest first."""
+        said: list[str] = []
+        for answer in filter(None, self._answers):
+            failed = {result.call_id: result.text for result in answer.results if result.is_error}
+            said += [
+                failed[call.call_id]
+                for call in answer.message.calls
+                if call.name == tool and call.call_id in failed and _read(str(call.arguments)) == arguments
+            ]
+        return said
 
     def _material(self) -> str:
         """Return what to say something about: what tools gave in this visit, else regions, task or transcript."""

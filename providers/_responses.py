@@ -66,6 +66,7 @@ class ResponsesServer:
 
 
 OPENAI_SERVER = ResponsesServer("openai", counts=True)
+LLAMA_SERVER = ResponsesServer("llama.cpp", markers=False, cache_key=None, hides_limit=True)
 
 
 @final

@@ -7,7 +7,7 @@ for, so none stands in a generator here.
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar, final
@@ -18,7 +18,7 @@ import httpx
 from shoal.errors import ConfigInvalid, ProviderRefused, ProviderUnavailable
 from shoal.providers._refusals import Asked
 from shoal.providers._sse import Event, EventTooLong, SseDecoder
-from shoal.providers._wire import Wire
+from shoal.providers._wire import Deferred, Wire
 
 T = TypeVar("T")
 
@@ -136,7 +136,11 @@ class Transport:
             request = client.build_request("GET", url, headers=headers)
         else:
             kind = {"Content-Length": str(body.size), "Content-Type": "application/json"}
-            request = client.build_request("POST", url, content=_Pieces(body), headers={**kind, **(headers or {})})
+            made = client.build_request("POST", url, headers={**kind, **(headers or {})})
+            # As `content` it would be wrapped in a generator, which stays open where a request is cancelled.
+            request = httpx.Request(
+                "POST", made.url, headers=made.headers, extensions=made.extensions, stream=_Pieces(body)
+            )
         with _translated(asked):
             response = await waits.within(lambda: client.send(request, stream=True))
         answer = Answer(response, asked, waits, self.max_response_bytes)
@@ -267,15 +271,30 @@ class Answer:
 
 
 @final
-class _Pieces:
+class _Pieces(httpx.AsyncByteStream):
     """A body that is joined to pieces when it is written, as often as it is written."""
 
     def __init__(self, body: Wire) -> None:
         self._body = body
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self._body.pieces():
-            yield piece if isinstance(piece, bytes) else await anyio.to_thread.run_sync(piece.load)
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return _Writing(self._body.pieces())
+
+
+@final
+class _Writing:
+    """One writing of a body. No generator: whoever is cancelled in its middle leaves nothing that has to be closed."""
+
+    def __init__(self, pieces: Iterator[bytes | Deferred]) -> None:
+        self._pieces = pieces
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        for piece in self._pieces:
+            return piece if isinstance(piece, bytes) else await anyio.to_thread.run_sync(piece.load)
+        raise StopAsyncIteration
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Literal, Protocol, TypeAlias, final
 
@@ -164,7 +164,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
                 *[text.digest for text in self.texts],
                 *[digest(_bytes(call.call_id), _bytes(call.name), call.arguments.digest) for call in self.calls],
                 b"" if self.state is None else self.state.data,
-                *[blob.digest for blob in self.blobs],
+                *[digest(blob.digest, blob.stand_in.digest) for blob in self.blobs],
                 *([b"turn"] if self.turn_scoped else []),
             )
             msgspec.structs.force_setattr(self, "_digest", made)
@@ -600,6 +600,7 @@ class ModelProfile:
         mid_system: It takes system messages in the middle of a conversation.
         turn_system: It takes system messages that count for one turn only.
         counts_parts: Whose rule counts stored parts: `claude`, `claude-small`, `gpt`, `gemini`, or `flat`.
+        sources: Which keys of its row somebody gave, each with who did; the rest is the default.
     """
 
     model: str
@@ -621,6 +622,11 @@ class ModelProfile:
     mid_system: bool = False
     turn_system: bool = False
     counts_parts: str = FLAT
+    sources: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
+
+    def told(self, source: str, *keys: str) -> ModelProfile:
+        """Return it with *source* as the one who gave *keys*, which are those of its row."""
+        return replace(self, sources=tuple({**dict(self.sources), **dict.fromkeys(keys, source)}.items()))
 
     @property
     def intake(self) -> Intake:

@@ -4,6 +4,7 @@
 door `shoal.Swarm` resolves those.
 """
 
+from shoal.runtime._attachment import Attachable, Attachment, SeedValue
 from shoal.runtime._clock import Clock, virtual
 from shoal.runtime._handle import Outcome, Run, checked
 from shoal.runtime._lanes import WIDTHS, JobFailed
@@ -16,7 +17,8 @@ from shoal.runtime._program import Program, recorded
 from shoal.runtime._state import RunState, fold
 from shoal.runtime._swarm import Swarm
 from shoal.runtime._trees import Started, agent
-from shoal.runtime.events import Event
+from shoal.runtime.context import PartStored
+from shoal.runtime.events import BudgetGiven, Event
 from shoal.runtime.journal import (
     Journal,
     MemoryJournal,
@@ -31,6 +33,9 @@ from shoal.runtime.tools import BUILT_IN, Effects, FunctionTool, Grants, Permiss
 __all__ = [
     "BUILT_IN",
     "WIDTHS",
+    "Attachable",
+    "Attachment",
+    "BudgetGiven",
     "Clock",
     "Effects",
     "Event",
@@ -44,6 +49,7 @@ __all__ = [
     "MemoryJournal",
     "Observer",
     "Outcome",
+    "PartStored",
     "Permissions",
     "Pool",
     "PoolStatistics",
@@ -55,6 +61,7 @@ __all__ = [
     "Run",
     "RunRow",
     "RunState",
+    "SeedValue",
     "SpawnRequest",
     "SqliteJournal",
     "SqliteReader",

@@ -77,6 +77,7 @@ def completion(
     serving: Serving,
     parts: Sequence[Part],
     overhead_tokens: int,
+    made: tuple[int, ...] = (),
 ) -> InferenceCompleted:
     """Return *completed* as the run's event, with its bill split over the prompt's owners."""
     usage = completed.usage
@@ -97,6 +98,7 @@ def completion(
         None if reply.state is None else reply.state.data,
         completed.request_id,
         completed.simulated,
+        made,
     )
 
 

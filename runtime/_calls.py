@@ -13,15 +13,26 @@ import anyio
 import anyio.to_thread
 
 from shoal.blueprints import tool_name
-from shoal.providers import Message, Text, ToolCall
+from shoal.providers import Blob, Message, Text, ToolCall
 from shoal.runtime._agents import agent_call
 from shoal.runtime._failures import failure_text
 from shoal.runtime._live import Live
 from shoal.runtime._output import submit
+from shoal.runtime._parts import bring_in, kept, looked_at
 from shoal.runtime._people import approved, ask_person
 from shoal.runtime._scripting import heard, vetted
 from shoal.runtime._side import order_summaries, wait_for_summaries, write
 from shoal.runtime._state import Turn
+from shoal.runtime._tracking import (
+    WRITES,
+    Tracked,
+    forgotten,
+    is_left_out,
+    read_text,
+    tracked,
+    tracked_read,
+    written_file,
+)
 from shoal.runtime.context import (
     CONVERSATION,
     OPERATIONS,
@@ -40,6 +51,7 @@ from shoal.runtime.context import (
 from shoal.runtime.events import ToolCallCompleted, ToolCallStarted
 from shoal.runtime.tools import (
     AGENTS,
+    CONTEXT_ATTACH,
     FAN_OUT,
     QUESTIONS,
     SHELL,
@@ -148,7 +160,11 @@ async def _own_call(live: Live, turn: Turn, index: int, tool: Tool, args: Mappin
         if result is not None:
             _complete(live, turn, index, result)
     elif tool.name in OPERATIONS:
-        await _operate(live, turn, index, tool.name, args)
+        brought = await bring_in(live, args) if tool.name == CONTEXT_ATTACH else args
+        if isinstance(brought, ToolResult):
+            _complete(live, turn, index, brought)
+        else:
+            await _operate(live, turn, index, tool.name, brought)
     elif tool.name == SUBMIT_OUTPUT:
         result = await submit(live, turn.seq, index, args)
         _complete(live, turn, index, result)
@@ -205,8 +221,11 @@ async def _run_one(live: Live, turn: Turn, index: int, tool: Tool, args: Mapping
             result = await tool.call(live.context, args)
         except Exception as exc:  # noqa: BLE001 - whatever a tool raises is for the model to read
             result = ToolResult.error(failure_text(exc))
+    looked = await looked_at(live.host, tool.name, result)
     if not live.over:  # a tool that could not be stopped may come back after the run has ended
-        _complete(live, turn, index, result)
+        text, parts = kept(live, looked)
+        said = looked.result
+        live.emit(ToolCallCompleted(turn.seq, index, text, said.is_error, said.note, parts=parts))
 
 
 # --- results
@@ -218,15 +237,19 @@ async def write_results(live: Live) -> None:
     assert turn is not None  # decided so
     open_calls = [index for index in range(len(turn.calls)) if index not in turn.answered]
     places = {index: _place(live, turn, index) for index in open_calls}
-    drafts = {index: _inline(turn, index) for index, place in places.items() if place.region == CONVERSATION}
+    files = {index: kept for index in open_calls if (kept := await _track(live, turn, index, places[index]))}
+    inline = [index for index, place in places.items() if place.region == CONVERSATION and index not in files]
+    drafts = {index: _inline(live, turn, index) for index in inline}
     costs = [draft.tokens for draft in drafts.values()]
     shares = dict(zip(drafts, live.state.view.shares(CONVERSATION, costs), strict=True))
     for index, place in places.items():
         if index in drafts:
             most = shares[index] if place.most_tokens is None else min(shares[index], place.most_tokens)
-            draft = _shortened(turn, index, drafts[index], most)
+            draft = _shortened(live, turn, index, drafts[index], most)
             said = await vetted(live, CONVERSATION, draft, joins=True)
             write(live, CONVERSATION, draft, joins=True, said=said)
+        elif index in files:
+            await _point(live, turn, index, *files[index])
         else:
             await _route(live, turn, index, place)
 
@@ -235,29 +258,32 @@ def _place(live: Live, turn: Turn, index: int) -> Destination:
     """Return where a result goes; an error, which the model has to read where it called, stays there."""
     result = turn.results[index]
     place = destination(live.state.stage.stage.tool_routing, turn.calls[index].name)
-    kept = result.is_error or not result.text or place.region not in live.state.view.states
+    nothing = not (result.text or result.parts)
+    kept = result.is_error or nothing or place.region not in live.state.view.states
     return Destination(CONVERSATION, place.most_tokens) if kept else place
 
 
-def _inline(turn: Turn, index: int) -> Draft:
-    """Return a result as it stands in the conversation: its text, and its note behind it."""
+def _inline(live: Live, turn: Turn, index: int) -> Draft:
+    """Return a result as it stands in the conversation: its text, its note behind it, and its stored parts."""
     result = turn.results[index]
     note = Text.of(f"\n{result.note}") if result.note else None
-    message = _tool_message(turn, index, (result.text,) if note is None else (result.text, note))
-    return Draft("tool_result", message, max(1, estimate(message)), turn.written[index], text=note)
+    texts = (result.text,) if note is None else (result.text, note)
+    message = _tool_message(turn, index, texts, live.state.shelf.blobs(result.parts))
+    cost = max(1, estimate(message, live.state.view.intake))
+    return Draft("tool_result", message, cost, turn.written[index], text=note, parts=result.parts)
 
 
-def _tool_message(turn: Turn, index: int, texts: tuple[Text, ...]) -> Message:
+def _tool_message(turn: Turn, index: int, texts: tuple[Text, ...], blobs: tuple[Blob, ...] = ()) -> Message:
     call, result = turn.calls[index], turn.results[index]
-    return Message("tool", texts, call_id=call.call_id, tool_name=call.name, is_error=result.is_error)
+    return Message("tool", texts, call_id=call.call_id, tool_name=call.name, is_error=result.is_error, blobs=blobs)
 
 
-def _shortened(turn: Turn, index: int, draft: Draft, most_tokens: int) -> Draft:
-    """Return *draft* cut to *most_tokens*: its text is cut, its note stays."""
+def _shortened(live: Live, turn: Turn, index: int, draft: Draft, most_tokens: int) -> Draft:
+    """Return *draft* cut to *most_tokens*: its text is cut, its note stays, of its stored parts the names are left."""
     if draft.tokens <= most_tokens:
         return draft
-    whole = _tool_message(turn, index, (turn.results[index].text,))
-    cost = estimate(whole)
+    whole = _tool_message(turn, index, (turn.results[index].text,), draft.message.blobs)
+    cost = estimate(whole, live.state.view.intake)
     shorter = cut_to(whole, cost, max(0, most_tokens - (draft.tokens - cost)))
     behind = shorter.marker if draft.text is None else Text(shorter.marker.body + draft.text.body)
     message = materialise(whole, shorter.chars, behind)
@@ -267,15 +293,40 @@ def _shortened(turn: Turn, index: int, draft: Draft, most_tokens: int) -> Draft:
 async def _route(live: Live, turn: Turn, index: int, place: Destination) -> None:
     """Put a result into its region, and a pointer to it into the conversation."""
     result = turn.results[index]
-    said = Message("user", (result.text,))
+    said = Message("user", (result.text,), blobs=live.state.shelf.blobs(result.parts))
     target = live.state.view.states[place.region]
     # A hashmap keeps nothing without a key, and a second result of a tool must not take the first one's place.
     key = target.free_key(turn.calls[index].name) if target.region.kind == "hashmap" else None
-    routed = Draft("text", said, max(1, estimate(said)), turn.written[index], key=key, writer="routing")
+    cost = max(1, estimate(said, live.state.view.intake))
+    routed = Draft("text", said, cost, turn.written[index], key=key, writer="routing", parts=result.parts)
     plan = await write_waiting(live, place.region, routed, place.most_tokens, refusable=True)
+    await _point(live, turn, index, place.region, plan)
+
+
+async def _track(live: Live, turn: Turn, index: int, place: Destination) -> tuple[str, Plan] | None:
+    """Keep the file that a call read or wrote; return where the text of a read stands instead of the conversation."""
+    wrote = tracked(live, turn, index, WRITES)
+    if wrote is not None:
+        await _keep(live, wrote, written_file(turn, index, wrote))
+    read = tracked_read(live, turn, index, place)
+    plan = None if read is None else await _keep(live, read, read_text(turn, index, read))
+    return None if read is None or plan is None or plan.outcome == "refused" else (read.region, plan)
+
+
+async def _keep(live: Live, kept: Tracked, draft: Draft) -> Plan | None:
+    """Keep the text of a file; `None` where it is too long, and then an older one goes too."""
+    if is_left_out(draft, kept):
+        live.change((change, None) for change in forgotten(live, kept))
+        return None
+    return await write_waiting(live, kept.region, draft)
+
+
+async def _point(live: Live, turn: Turn, index: int, region: str, plan: Plan) -> None:
+    """Put a pointer into the conversation, in the place of a result that went into *region* as *plan* says."""
     stage = live.state.stage
     reads, releases = "context_read" in stage.tools, "context_delete" in stage.tools
-    text = Text.of(pointer(stage.layout, place.region, plan, reads_regions=reads, releases=releases, note=result.note))
+    note = turn.results[index].note
+    text = Text.of(pointer(stage.layout, region, plan, reads_regions=reads, releases=releases, note=note))
     message = _tool_message(turn, index, (text,))
     cost = max(1, estimate(message))
     draft = Draft("tool_result", message, cost, turn.written[index], cut=0, text=text)

@@ -27,9 +27,11 @@ from shoal.errors import (
 from shoal.errors import RunEnded as RunIsOver
 from shoal.providers import Breaker, Provider, ReasoningDelta, RetryPolicy, TextDelta
 from shoal.runtime import _threads
+from shoal.runtime._budget import Purses
 from shoal.runtime._bundle import Bundle, bundle_of, read_definition
 from shoal.runtime._clock import Clock
-from shoal.runtime._control import Cancel, Command, Pause, steer
+from shoal.runtime._control import Cancel, Command, Pause, Reach, Resume, steer
+from shoal.runtime._fork import plan_fork
 from shoal.runtime._host import ChildRequest, Serving
 from shoal.runtime._keeper import Keeper
 from shoal.runtime._keys import Keys
@@ -46,7 +48,8 @@ from shoal.runtime._serving import Servants
 from shoal.runtime._spawn import Birth, conceive, give_birth
 from shoal.runtime._standings import Standing, Standings
 from shoal.runtime._state import RunState
-from shoal.runtime.events import ChildEnded, ChildSpawned, Lane, RunSpawned
+from shoal.runtime._transforms import as_seeds, carried
+from shoal.runtime.events import BudgetReached, ChildEnded, ChildSpawned, Lane, RunSpawned
 from shoal.runtime.journal import Journal
 from shoal.runtime.scripts import Sandbox
 from shoal.runtime.tools import Permissions, Shell, Tool
@@ -117,7 +120,10 @@ class Hall:
         self.sandbox = Sandbox(limits.scripts, threads=self.threads)
         self.standings = Standings()
         self.keys = Keys(journal, clock)
-        self.keeper = Keeper(self, self.runs, self.standings, self._house_again, self._abandon, self.load)
+        self.keeper = Keeper(
+            self, self.runs, self.standings, self._house_again, self._abandon, self._stop_at_budget, self.load
+        )
+        self.purses = Purses(journal, clock, self._state_of, self.keeper.reach)
         self._crashes: dict[str, str] = {}
         self._ready: _Recent[tuple[object, ...], tuple[object, Program]] = _Recent()
         self._files: dict[tuple[object, ...], Bundle] = {}
@@ -273,6 +279,29 @@ class Hall:
             self.keeper.made_of[run_id] = program
             await self._house(run_id, None, resumed_by)
 
+    async def fork(self, run_id: str, at: int | None, tools: Sequence[Tool]) -> str:
+        """Copy the history of a run up to *at* into a new run, let that live here, and return its id.
+
+        Raises:
+            RunNotFound, SpawnRefused, JournalDamaged: See `plan_fork`.
+            DefinitionMissing: What the run is made of cannot be had.
+        """
+        self._check_open()
+        await self.journal.barrier()
+        copies = plan_fork(self.journal, run_id, at, self.clock.new_id)
+        programs = {copy.run_id: self.defined(copy.definition, tools) for copy in copies}
+        for copy in copies:
+            for event in copy.events:
+                self.journal.graft(event)
+        await self.journal.barrier()
+        # Children first: a parent that waits for one finds it at home.
+        for copy in reversed(copies):
+            await self.take_up(copy.run_id, programs[copy.run_id], "fork")
+        for copy in copies:
+            if copy.paused:
+                await steer(self, copy.run_id, Resume())
+        return copies[0].run_id
+
     async def _house_again(self, run_id: str) -> None:
         await self._house(run_id, None, None)
 
@@ -311,7 +340,7 @@ class Hall:
             raise DefinitionMissing(f"the journal holds no event of run {run_id}")
         assert isinstance(first.payload, RunSpawned)  # the first event of every run
         program = self.keeper.made_of.get(run_id) or self._looked_at(first.payload.definition)
-        state = RunState(run_id, program)
+        state = RunState(run_id, program, definition=self.journal.definition, load=self.journal.part)
         state.apply(first)
         for event in events:
             state.apply(event)
@@ -332,10 +361,13 @@ class Hall:
         """Take note of a life of a run; one that *stays* never leaves memory before its end."""
         self.keeper.arrived(live, wake, stays=stays)
         self.standings.of(live.run_id).paused = live.state.paused
+        self.purses.moved(live)
 
     def left(self, live: Live, crash: str | None) -> None:
         """Take note that a life of a run is over."""
         self.keeper.left(live)
+        if live.state.ended is not None:
+            self.purses.forget(live)
         if crash is not None:
             self._crashes[live.run_id] = crash
 
@@ -343,6 +375,7 @@ class Hall:
         """Take note that a run waits, or is over."""
         standing = self.standings.of(live.run_id)
         state = live.state
+        self.purses.moved(live)
         standing.paused = state.paused if state.phase == "paused" else None
         if state.ended is not None:
             standing.settle(state, self.clock.monotonic())
@@ -392,11 +425,12 @@ class Hall:
         allowed = (made.children_deeper - 1, program.blueprint.max_child_depth, wanted.most_depth)
         takes = callers_of(program.regions)
         offered = {name: text for name, text in wanted.offered.items() if name in takes}
+        given, carried_over = as_seeds(carried(live.state, program.blueprint, program.regions), program.regions)
         birth = Birth(
             run_id,
             program,
             wanted.task,
-            {**offered, **wanted.seeds},
+            {**given, **offered, **wanted.seeds},
             live.context.workdir,
             wanted.stage,
             parent,
@@ -412,6 +446,8 @@ class Hall:
             detached=wanted.detached,
             output_format=wanted.output_format,
             output_instructions=wanted.output_instructions,
+            carried=carried_over,
+            budgets=() if wanted.detached else made.budgets,
         )
         spawned = ChildSpawned(
             run_id,
@@ -474,6 +510,17 @@ class Hall:
             if standing.broken is not None:
                 raise type(standing.broken)(str(standing.broken), run_id=run_id) from standing.broken
             await standing.wait()
+
+    def _state_of(self, run_id: str) -> RunState:
+        live = self.live.get(run_id)
+        return self.load(run_id) if live is None else live.state
+
+    async def _stop_at_budget(self, run_id: str, reached: BudgetReached) -> None:
+        finishes = self._state_of(run_id).budget.on_budget == "finish"
+        reach = Reach(run_id, reached.limit, reached.most, reached.spent, reached.needed, finishes)
+        with suppress(RunIsOver):
+            await steer(self, run_id, reach)
+        self.purses.told(run_id)
 
     async def _abandon(self, run_id: str) -> None:
         with suppress(RunIsOver):

@@ -14,10 +14,12 @@ from typing_extensions import TypeVar
 
 from shoal.errors import OutputInvalid, RunCancelled, RunFailed
 from shoal.providers import TextDelta, Usage
+from shoal.runtime._attachment import Attachable, SeedValue
 from shoal.runtime._ledger import NO_USAGE, Ledger, ledger_of, plain_usage
 from shoal.runtime._orders import GivenTool, validated
 from shoal.runtime._state import RunState
-from shoal.runtime.events import Event, RunEnded, Status
+from shoal.runtime.context import PartStored
+from shoal.runtime.events import BudgetGiven, Event, RunEnded, Status
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -215,7 +217,7 @@ class Run(Generic[OutputT_co]):
         blueprint: str | Path | Blueprint,
         *,
         task: str | None = None,
-        seeds: Mapping[str, str] | None = None,
+        seeds: Mapping[str, SeedValue] | None = None,
         tools: Sequence[GivenTool] = (),
         detached: bool = False,
         max_child_depth: int | None = None,
@@ -251,14 +253,36 @@ class Run(Generic[OutputT_co]):
             output_instructions=output_instructions,
         )
 
-    async def send(self, text: str, *, region: str | None = None) -> None:
+    def parts(self) -> Sequence[PartStored]:
+        """Return its stored parts, oldest first: what it was given, what its tools brought and what its model made."""
+        return list(self._swarm.state(self.run_id).shelf.stored.values())
+
+    async def part(self, name: str) -> bytes:
+        """Return the bytes of one of its stored parts.
+
+        Args:
+            name: The part's name, or its digest, or how that begins (8 characters or more).
+
+        Raises:
+            PartMissing: It has no such part, or the journal does not hold its bytes any more.
+        """
+        return await self._swarm.part(self.run_id, name)
+
+    async def send(self, text: str, *, region: str | None = None, parts: Sequence[Attachable] = ()) -> None:
         """Send it a message, delivered before its next request; returns once the message is durable.
+
+        Args:
+            text: What it says; may be empty where *parts* are not.
+            region: The region that takes it; `None` for the conversation.
+            parts: Images, documents and other bytes that stand behind the text.
 
         Raises:
             RunEnded: It is over.
             RunNotFound: It does not live here.
+            PartRefused: A part is too large.
+            ConfigInvalid: What is given as a part is none.
         """
-        await self._swarm.send(self.run_id, text, region=region)
+        await self._swarm.send(self.run_id, text, region=region, parts=parts)
 
     def questions(self) -> Sequence[Question]:
         """Return what it and the runs below it ask a person."""
@@ -268,13 +292,21 @@ class Run(Generic[OutputT_co]):
         """Answer what it asks; see `Swarm.answer`."""
         await self._swarm.answer(self.run_id, text, question=question)
 
+    async def fork(self, *, at: int | None = None, tools: Sequence[Any] = ()) -> Run:
+        """Copy its history up to event *at* into a new run that goes on from there; see `Swarm.fork`."""
+        return await self._swarm.fork(self.run_id, at=at, tools=tools)
+
     async def pause(self, reason: str = "paused by its user") -> None:
         """Let it finish what it is in the middle of, and wait."""
         await self._swarm.pause(self.run_id, reason)
 
-    async def resume(self) -> None:
-        """Let it go on."""
-        await self._swarm.resume(self.run_id)
+    async def resume(self, *, budget: BudgetGiven | None = None) -> None:
+        """Let it go on.
+
+        Args:
+            budget: Limits in place of those that it has; `None` leaves them.
+        """
+        await self._swarm.resume(self.run_id, budget=budget)
 
     async def cancel(self, reason: str = "cancelled by its user") -> None:
         """End it and its children."""

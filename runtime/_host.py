@@ -14,6 +14,7 @@ import anyio
 
 from shoal.blueprints import Blueprint, ModelSettings
 from shoal.providers import Breaker, ModelProfile, Provider, ReasoningDelta, RetryPolicy, TextDelta
+from shoal.runtime._attachment import SeedValue
 from shoal.runtime._clock import Clock
 from shoal.runtime._limits import Limits
 from shoal.runtime._pools import Pools
@@ -23,6 +24,7 @@ from shoal.runtime.scripts import Sandbox
 from shoal.runtime.tools import Permissions, Shell, Tool
 
 if TYPE_CHECKING:
+    from shoal.runtime._budget import Purses
     from shoal.runtime._control import Command
     from shoal.runtime._lanes import Job
 
@@ -67,7 +69,7 @@ class ChildRequest:
 
     blueprint: str | Path | Blueprint
     task: str | None
-    seeds: Mapping[str, str]
+    seeds: Mapping[str, SeedValue]
     item: str | None = None
     stage: str | None = None
     source: int = 0
@@ -94,6 +96,7 @@ class Host(Protocol):
     threads: anyio.CapacityLimiter
     shell: Shell
     sandbox: Sandbox
+    purses: Purses
 
     def serving(self, model: ModelSettings | None, override: str | None) -> Sequence[Serving]:
         """Return who may serve a stage with these settings, best first; *override* (`provider:model`) wins over all.

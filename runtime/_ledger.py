@@ -20,6 +20,7 @@ from shoal.runtime.events import (
     RunEnded,
     RunPaused,
     RunResumed,
+    RunSpawned,
     StageEntered,
     StageLeft,
     ToolCallCompleted,
@@ -181,6 +182,13 @@ class Ledger:
     def record(self, event: Event) -> None:
         """Take *event* into account; events of one run come in their order."""
         place = self._places.setdefault(event.run_id, _Place())
+        if isinstance(event.payload, RunSpawned) and event.payload.forked_from is not None:
+            place.copied = event.payload.forked_from[1]
+        if event.seq <= place.copied:  # another run's history: it was counted there
+            if isinstance(event.payload, StageEntered):
+                place.stage, place.inside = event.payload.stage, True
+            place.heard = event.at
+            return
         match event.payload:
             case StageEntered(stage):
                 place.stage, place.inside, place.since = stage, True, event.at
@@ -282,6 +290,7 @@ class _Place:
     """Where one run stands while its events go by."""
 
     stage: str = BEFORE_STAGES
+    copied: int = 0
     inside: bool = False
     since: float | None = None
     heard: float = 0.0

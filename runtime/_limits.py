@@ -24,6 +24,8 @@ class Limits:
         list_entries: Most names that one listing gives.
         seed_bytes: Most bytes that one seed file may have.
         edit_bytes: Largest file that is edited.
+        part_bytes: Largest stored part.
+        result_bytes: Longest text of a tool's result; what is longer is stored as a part, and its beginning is shown.
         commands: Shell lines that run at once, over all runs.
         command_timeout_s: Seconds that a shell line may take.
         command_bytes: Most bytes that are kept of each of its two streams; the rest is counted.
@@ -49,6 +51,8 @@ class Limits:
     list_entries: int = 2_000
     seed_bytes: int = 8 * 1024 * 1024
     edit_bytes: int = 8 * 1024 * 1024
+    part_bytes: int = 32 * 1024 * 1024
+    result_bytes: int = 1024 * 1024
     commands: int = 16
     command_timeout_s: float = 60.0
     command_bytes: int = 1024 * 1024

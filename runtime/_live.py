@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Protocol, final
 import anyio
 
 from shoal.providers import Message
+from shoal.runtime._attachment import Prepared, named
 from shoal.runtime._host import Host, Serving
 from shoal.runtime._state import RunState
 from shoal.runtime._tooling import context_of
-from shoal.runtime.context import NOTHING_SAID, Change, Draft, Rendering, Said, ScriptCall
+from shoal.runtime.context import NOTHING_SAID, Change, Draft, PartStored, Rendering, Said, ScriptCall
 from shoal.runtime.context import Plan as WritePlan
 from shoal.runtime.events import Event, LaneStarted, Payload
 from shoal.runtime.scripts import Script
@@ -26,6 +27,10 @@ class Appends(Protocol):
 
     def append(self, event: Event) -> None:
         """Put *event* behind everything appended so far."""
+        ...
+
+    def store(self, digest: str, data: bytes) -> None:
+        """Keep the bytes of a part under their *digest*."""
         ...
 
 
@@ -127,6 +132,21 @@ class Live:
         self._journal.append(event)
         self.state.apply(event, message)
         return event.seq
+
+    def keep(self, part: Prepared | PartStored) -> int:
+        """Keep *part* and return the seq of its `PartStored`; what the run has already is not stored again.
+
+        Args:
+            part: The part; one without its bytes is in the journal already.
+        """
+        shelf = self.state.shelf
+        stored = part.stored if isinstance(part, Prepared) else part
+        known = shelf.known(stored.digest, stored.name)
+        if known is not None:
+            return known
+        if isinstance(part, Prepared):
+            self._journal.store(stored.digest, part.data)
+        return self.emit(named(stored, shelf))
 
     def change(self, changes: Iterable[tuple[Change, Message | None]]) -> None:
         """Journal and apply *changes*, in order."""

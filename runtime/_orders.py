@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, TypeAlias, final
 
 from shoal.blueprints import Blueprint
+from shoal.runtime._attachment import SeedValue
+from shoal.runtime.events import BudgetGiven
 from shoal.runtime.tools import FunctionTool, Tool
 
 GivenTool: TypeAlias = Tool | FunctionTool[..., Any] | Callable[..., Awaitable[Any]]
@@ -33,13 +35,14 @@ class SpawnRequest:
         key: A second spawn under the same key returns the same run, in a later process too; `None` for no key.
         output_format: How the answer is to be written, such as `markdown`; `None` for what its blueprint says.
         output_instructions: What the answer is to look like; `None` for what its blueprint says.
+        budget: Limits for it and everything below it, in place of its blueprint's; `None` leaves those.
         returns: The type that the answer is to have, anything pydantic can validate; `None` for text.
     """
 
     blueprint: str | Path | Blueprint
     _: KW_ONLY
     task: str | None = None
-    seeds: Mapping[str, str] = field(default_factory=dict[str, str])
+    seeds: Mapping[str, SeedValue] = field(default_factory=dict[str, SeedValue])
     tools: Sequence[GivenTool] = ()
     workdir: str | Path = "."
     model: str | None = None
@@ -49,6 +52,7 @@ class SpawnRequest:
     key: str | None = None
     output_format: str | None = None
     output_instructions: str | None = None
+    budget: BudgetGiven | None = None
     returns: type[Any] | None = None
 
 

@@ -231,7 +231,9 @@ async def hear(live: Live, name: str) -> None:
     said = None if point.answer is None else point.answer.text
     assert said is not None  # decided so
     region = _document_of(live.state, name) if point.edited else None
-    heard = draft_of(Message("user", (said,)), "user_message", point.answered)
+    parts = () if point.answer is None else point.answer.parts
+    message = Message("user", (said,), blobs=live.state.shelf.blobs(parts))
+    heard = draft_of(message, "user_message", point.answered, parts=parts, intake=live.state.view.intake)
     edited = Message("user", (Text.of("[System] A person edited this text."),))
     note = Draft("text", edited, max(1, estimate(edited)), writer="routing")
     vetted_talk = await vetted(live, CONVERSATION, heard)

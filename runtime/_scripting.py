@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias, final
 import msgspec
 
 from shoal.errors import ConfigInvalid
-from shoal.providers import Message
+from shoal.providers import TEXT_ONLY, Intake, Message
 from shoal.runtime._live import Live
 from shoal.runtime._own_scripts import own_path
 from shoal.runtime.context import (
@@ -158,7 +158,8 @@ async def vetted_blocks(
     made: list[SeedBlock] = []
     keys: list[tuple[str, str]] = []
     for block in named(blocks):
-        draft = Draft("text", Message("user", (block.text,)), block.tokens, writer="seed")
+        message = Message("user", (block.text,), blobs=live.state.shelf.blobs(block.parts))
+        draft = Draft("text", message, block.tokens, writer="seed", parts=block.parts)
         call = live.state.view.write_call(region, draft, NOTHING_SAID) if block.ok else None
         wrote = ACCEPTED if call is None else (await heard(live, call, NOTHING_SAID)).wrote or ACCEPTED
         text = block.text if wrote.content is None else wrote.content
@@ -226,6 +227,21 @@ def kept_renders(live: Live) -> tuple[tuple[str, str], ...]:
     return tuple(made)
 
 
-def draft_of(message: Message, kind: Literal["user_message", "assistant_turn"], seq: int = 0) -> Draft:
-    """Return *message*, whose text event *seq* holds, as a draft; 0 where that event is still to come."""
-    return Draft(kind, message, max(1, estimate(message)), seq)
+def draft_of(
+    message: Message,
+    kind: Literal["user_message", "assistant_turn"],
+    seq: int = 0,
+    *,
+    parts: tuple[int, ...] = (),
+    intake: Intake = TEXT_ONLY,
+) -> Draft:
+    """Return *message*, whose text event *seq* holds, as a draft.
+
+    Args:
+        message: What is said.
+        kind: What it is.
+        seq: The event; 0 where it is still to come.
+        parts: Seqs of its stored parts.
+        intake: What the model takes beside text.
+    """
+    return Draft(kind, message, max(1, estimate(message, intake)), seq, parts=parts)

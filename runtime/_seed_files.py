@@ -13,9 +13,12 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, final
 
 from shoal.blueprints import FilesSeed, GlobSeed, Region, ScriptSeed
-from shoal.errors import SpawnRefused
+from shoal.errors import PartRefused, SpawnRefused
+from shoal.providers import sniff
+from shoal.runtime._attachment import Attachment, Prepared, prepare
 from shoal.runtime._paths import Also, PathRefused, open_inside
 from shoal.runtime.scripts import Script
+from shoal.runtime.tools import shown_name
 
 if TYPE_CHECKING:
     from shoal.runtime._seeds import Sources
@@ -62,24 +65,34 @@ def look_up(region: Region, sources: Sources) -> Found:
             raise AssertionError(f"{region.seed!r} has no paths")
 
 
-def read_text(path: str, sources: Sources) -> str:
-    """Return the text of the file at *path*, a path of a seed.
+def read_seed(path: str, sources: Sources) -> str | Prepared:
+    """Return what the file at *path*, a path of a seed, holds: its text, or a part where it is anything else.
 
     Raises:
-        PathRefused: It cannot be read, or is no text.
+        PathRefused: It cannot be read, or is too large.
     """
     place = _place(path, sources)
-    return _text(path, place, sources.most_bytes)
+    data = _bytes(path, place, max(sources.most_bytes, sources.part_bytes))
+    if len(data) > sources.part_bytes or sniff(data) == "text/plain":
+        return _text(path, data, sources.most_bytes)
+    try:
+        return prepare(Attachment(data, shown_name(path) or path), sources.part_bytes)
+    except PartRefused as refused:
+        raise PathRefused("special", str(refused)) from refused
 
 
-def _text(path: str, place: _Place, most_bytes: int) -> str:
+def _bytes(path: str, place: _Place, most_bytes: int) -> bytes:
+    """Return the first bytes of the file at *path*, one more than *most_bytes* where it has more."""
     try:
         descriptor = open_inside(place.root, place.below, also=place.also)
     except PathRefused as refused:
         # What is said of a path below its folder is meant of the path as it was written.
         raise PathRefused(refused.why, str(refused).replace(repr(place.below), repr(path), 1)) from refused
     with os.fdopen(descriptor, "rb") as file:
-        data = file.read(most_bytes + 1)
+        return file.read(most_bytes + 1)
+
+
+def _text(path: str, data: bytes, most_bytes: int) -> str:
     if len(data) > most_bytes:
         raise PathRefused("special", f"{path!r} is larger than {most_bytes:,} bytes; raise `seed_bytes`")
     if b"\0" in data:
@@ -185,6 +198,6 @@ def _read_script(region: Region, path: str, sources: Sources) -> Script:
             "that ends in `.py`"
         )
     try:
-        return Script(path, _text(path, place, sources.most_bytes))
+        return Script(path, _text(path, _bytes(path, place, sources.most_bytes), sources.most_bytes))
     except PathRefused as refused:
         raise SpawnRefused(f"the script of region {region.name!r} cannot be read: {refused}") from refused

@@ -27,11 +27,12 @@ from shoal.blueprints import (
     Seed,
     ToolsSeed,
 )
-from shoal.errors import SpawnRefused
+from shoal.errors import PartRefused, SpawnRefused
 from shoal.providers import Text
+from shoal.runtime._attachment import Given, Prepared, prepared
 from shoal.runtime._paths import Also, PathRefused
-from shoal.runtime._seed_files import Found, look_up, read_text
-from shoal.runtime.context import SeedBlock, estimate_text, fit_blocks
+from shoal.runtime._seed_files import Found, look_up, read_seed
+from shoal.runtime.context import SeedBlock, Shelf, estimate_text, fit_blocks
 from shoal.runtime.scripts import Script
 from shoal.runtime.tools import ToolResult, shown_name
 
@@ -66,6 +67,8 @@ class Sources:
         also: Says what outside the working directory may be read; `None` for nothing.
         scripts: Scripts that were read before, by the path of their seeds; what is not in it is read.
         at_spawn: What a required region needs and cannot be had refuses the spawn; later it is a failure as any other.
+        given: The caller's values with their parts, by name; a name that is not in it is one of text.
+        part_bytes: Largest part.
     """
 
     blueprint: Blueprint
@@ -80,17 +83,23 @@ class Sources:
     also: Also | None = None
     scripts: Mapping[str, Script] = field(default_factory=dict[str, Script])
     at_spawn: bool = True
+    given: Mapping[str, Given] = field(default_factory=dict[str, Given])
+    part_bytes: int = 32 * 1024 * 1024
 
 
 @final
 class Resolved(msgspec.Struct, frozen=True):
-    """What one seed gave. A block that is not ok failed, and *notes* say why; *script* is the one that was run."""
+    """What one seed gave. A block that is not ok failed, and *notes* say why; *script* is the one that was run.
+
+    *parts* are what stands behind the texts of the blocks, by the number of the block; they are not kept yet.
+    """
 
     region: str
     form: str
     blocks: tuple[SeedBlock, ...]
     notes: tuple[str, ...] = ()
     script: Script | None = None
+    parts: Mapping[int, tuple[Prepared, ...]] = {}
 
 
 def callers_of(regions: Mapping[str, Region]) -> frozenset[str]:
@@ -166,7 +175,10 @@ def _at_hand(region: Region, sources: Sources) -> Resolved | None:
     """Return what a seed gives that has to be fetched from nowhere; `None` for one that has."""
     match region.seed:
         case CallerSeed(name):
-            value = sources.caller.get(name)
+            value, given = sources.caller.get(name), sources.given.get(name)
+            if given is not None and given.parts:
+                block = SeedBlock("", given.text, estimate_text(given.text))
+                return Resolved(region.name, "caller", (block,), parts={0: given.parts})
             blocks = () if value is None else (SeedBlock("", value, estimate_text(value)),)
             return Resolved(region.name, "caller", blocks)
         case LiteralSeed(text):
@@ -209,7 +221,7 @@ _FORMS: Mapping[type, str] = {
 def block_of(name: str, text: str, *, ok: bool = True) -> SeedBlock:
     """Return *text* as a block under a line that names where it comes from."""
     shown = shown_name(name) or repr(name)
-    whole = Text.of(f"--- {shown} ---\n{text}")
+    whole = Text.of(f"--- {shown} ---\n{text}" if text else f"--- {shown} ---")
     return SeedBlock(shown, whole, estimate_text(whole), ok)
 
 
@@ -234,17 +246,21 @@ def _needed(region: Region, sources: Sources, resolved: Resolved) -> Resolved:
 async def _files(region: Region, paths: Sequence[str], sources: Sources) -> Resolved:
     blocks: list[SeedBlock] = []
     notes: list[str] = []
+    parts: dict[int, tuple[Prepared, ...]] = {}
     for path in paths:
         try:
-            text = await anyio.to_thread.run_sync(read_text, path, sources, limiter=sources.threads)
+            held = await anyio.to_thread.run_sync(read_seed, path, sources, limiter=sources.threads)
         except PathRefused as refused:
             if refused.why == "outside" or (region.required and sources.at_spawn):
                 raise SpawnRefused(f"the seed of region {region.name!r} cannot be read: {refused}") from refused
             notes.append(str(refused))
             blocks.append(block_of(path, str(refused), ok=False))
             continue
-        blocks.append(block_of(path, text))
-    return _needed(region, sources, Resolved(region.name, form_of(region.seed), tuple(blocks), tuple(notes)))
+        if isinstance(held, Prepared):
+            parts[len(blocks)] = (held,)
+        blocks.append(block_of(path, held if isinstance(held, str) else ""))
+    form = form_of(region.seed)
+    return _needed(region, sources, Resolved(region.name, form, tuple(blocks), tuple(notes), parts=parts))
 
 
 async def _command(region: Region, command: str, sources: Sources) -> Resolved:
@@ -269,31 +285,56 @@ async def _script(region: Region, script: Script, sources: Sources) -> Resolved:
 async def _tools(region: Region, seed: ToolsSeed, sources: Sources) -> Resolved:
     blocks: list[SeedBlock] = []
     notes: list[str] = []
+    parts: dict[int, tuple[Prepared, ...]] = {}
     for call in seed.calls:
         result = await sources.call_tool(call.name, call.args)
+        try:
+            brought = await prepared(result.parts, sources.part_bytes, sources.threads)
+        except PartRefused as refused:
+            result, brought = ToolResult.error(str(refused)), ()
         if result.is_error:
             if region.required and sources.at_spawn:
                 raise SpawnRefused(
                     f"region {region.name!r} is required and its seed tool `{call.name}` failed: {result.text}"
                 )
             notes.append(f"{call.name}: {result.text}")
+        if brought:
+            parts[len(blocks)] = brought
         blocks.append(block_of(call.name, str(result.text), ok=not result.is_error))
-    return Resolved(region.name, "tools", tuple(blocks), tuple(notes))
+    return Resolved(region.name, "tools", tuple(blocks), tuple(notes), parts=parts)
 
 
 # --- fitting
 
 
-def fitted(resolved: Resolved, room_tokens: int, *, refuses: bool) -> Resolved:
+def in_text(resolved: Resolved, *, refuses: bool) -> Resolved:
+    """Return *resolved* for a checklist, which takes text: what holds a part is left out.
+
+    Raises:
+        SpawnRefused: It is the caller's own word (*refuses*), which is not left out.
+    """
+    if not resolved.parts:
+        return resolved
+    said = f"region {resolved.region!r} is a checklist and takes items of text"
+    if refuses:
+        raise SpawnRefused(f"{said}; give it no parts")
+    left = tuple([block for number, block in enumerate(resolved.blocks) if number not in resolved.parts])
+    notes = [f"{resolved.blocks[number].name} is left out: {said}" for number in resolved.parts]
+    return Resolved(resolved.region, resolved.form, left, (*resolved.notes, *notes))
+
+
+def fitted(resolved: Resolved, room_tokens: int, region: Region, shelf: Shelf, *, refuses: bool) -> Resolved:
     """Cut what a seed gave to *room_tokens*, with a marker; blocks for which nothing is left are dropped and noted.
 
     Args:
         resolved: What the seed gave; blocks that failed are left out.
         room_tokens: What the region takes.
+        region: The region.
+        shelf: Where the parts of the blocks are.
         refuses: What does not fit refuses the spawn instead: it is the caller's own word.
 
     Raises:
-        SpawnRefused: It does not fit and must not be cut.
+        SpawnRefused: It does not fit and must not be cut, or nothing of it can stand where something has to.
     """
     if refuses:
         for block in resolved.blocks:
@@ -302,5 +343,7 @@ def fitted(resolved: Resolved, room_tokens: int, *, refuses: bool) -> Resolved:
                     f"what the caller gives to region {resolved.region!r} is {block.tokens} tokens, and it holds "
                     f"{room_tokens}; give less, or raise its `budget` or `max_tokens`"
                 )
-    blocks, notes = fit_blocks(resolved.blocks, room_tokens)
+    blocks, notes = fit_blocks(resolved.blocks, room_tokens, region, shelf)
+    if not blocks and resolved.blocks and notes and (refuses or region.required):
+        raise SpawnRefused(f"the seed of region {resolved.region!r} cannot stand there: {'; '.join(notes)}")
     return Resolved(resolved.region, resolved.form, blocks, (*resolved.notes, *notes))

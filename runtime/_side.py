@@ -16,11 +16,14 @@ from shoal.blueprints import LaneSettings
 from shoal.errors import ProviderError, SpawnRefused
 from shoal.providers import Block, Message, Purpose, Request, Segment, Text
 from shoal.runtime._ask import Standing, completion, exchanged, failed, overflow
+from shoal.runtime._budget import Worst
 from shoal.runtime._host import Serving
 from shoal.runtime._lanes import Job, JobFailed
 from shoal.runtime._live import Live
+from shoal.runtime._measure import FRAMING_TOKENS, Size, measure
+from shoal.runtime._parts import with_parts
 from shoal.runtime._scripting import vetted_blocks
-from shoal.runtime._seeds import resolve_seeds
+from shoal.runtime._seeds import in_text, resolve_seeds
 from shoal.runtime._sources import repeatable, sources_of
 from shoal.runtime.context import (
     NOTHING_SAID,
@@ -284,6 +287,9 @@ async def _refreshed(live: Live, job_id: int, started: LaneStarted, settings: La
         raise JobFailed("refused", str(refused), final=True) from refused
     if not _wanted(live, job_id):
         return
+    if region.kind == "checklist":
+        resolved = in_text(resolved, refuses=False)
+    resolved = with_parts(live, resolved)
     blocks, keys = await vetted_blocks(live, resolved.region, resolved.blocks)
     if not _wanted(live, job_id):
         return
@@ -312,25 +318,49 @@ async def _asked(live: Live, job_id: int, purpose: Purpose, settings: LaneSettin
         *(Part(b.owner, b.tokens) for b in request.system),
         *(Part(s.owner, s.tokens, "messages") for s in request.messages),
     )
-    tokens = sum(part.tokens for part in parts)
-    if tokens + request.max_tokens > serving.profile.window_tokens:
+    size = _size(request)
+    tokens = size.corrected(live, serving)
+    over = tokens + request.max_tokens - serving.profile.window_tokens
+    if over <= 0:
+        over = await measure(live, serving, request, size, job=job_id)
+        tokens = size.corrected(live, serving)
+    if over > 0:
         raise JobFailed("overflow", str(overflow(serving, tokens, request.max_tokens)), final=True)
-    digest = request.digest.hex()
-    chars = len(material)
-    started = live.emit(
-        InferenceStarted(
-            purpose, serving.provider.name, serving.model, chars, tokens, digest, request.max_tokens, job_id
+    if not _wanted(live, job_id):
+        raise JobFailed("dropped", "nobody waits for it any more", final=True)
+    async with live.host.purses.aside(live, Worst.of(serving, tokens, request.max_tokens)) as accounts:
+        if accounts is None:
+            raise JobFailed("budget", "the run's budget is reached", final=True)
+        started = live.emit(
+            InferenceStarted(
+                purpose,
+                serving.provider.name,
+                serving.model,
+                len(material),
+                tokens,
+                request.digest.hex(),
+                request.max_tokens,
+                job_id,
+            )
         )
-    )
-    try:
-        completed = await exchanged(live, serving, request, purpose, started)
-    except ProviderError as error:
+        try:
+            completed = await exchanged(live, serving, request, purpose, started)
+        except ProviderError as error:
+            if _wanted(live, job_id):
+                live.emit(failed(purpose, started, error))
+            raise JobFailed("provider", str(error)) from error
+        payload = completion(completed, purpose, started, serving, parts, 0)
+        for account in accounts:
+            account.spend(payload)
         if _wanted(live, job_id):
-            live.emit(failed(purpose, started, error))
-        raise JobFailed("provider", str(error)) from error
-    if _wanted(live, job_id):
-        live.emit(completion(completed, purpose, started, serving, parts, 0))
+            live.emit(payload)
     return str(completed.reply.text)
+
+
+def _size(request: Request) -> Size:
+    """Return what a lane's request is estimated at: its material, and the prompt that says what to do with it."""
+    material = sum(segment.tokens for segment in request.messages)
+    return Size(material, sum(block.tokens for block in request.system) + FRAMING_TOKENS * len(request.messages))
 
 
 def _lane_serving(live: Live, settings: LaneSettings) -> Serving:

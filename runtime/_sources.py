@@ -14,6 +14,7 @@ import anyio.to_thread
 from shoal.blueprints import CommandSeed, Permission, Seed, Stage, ToolsSeed, tool_name
 from shoal.errors import ConfigInvalid
 from shoal.providers import Text
+from shoal.runtime._attachment import Given
 from shoal.runtime._host import Host
 from shoal.runtime._live import Live
 from shoal.runtime._program import Program
@@ -64,6 +65,8 @@ def sources(
     made: RunSpawned,
     moment: Moment,
     scripts: Mapping[str, Script] | None = None,
+    *,
+    given: Mapping[str, Given] | None = None,
 ) -> Sources:
     """Return where the seeds of a run come from.
 
@@ -74,6 +77,7 @@ def sources(
         made: How it was spawned.
         moment: When they are resolved.
         scripts: The scripts that its seeds were given before, by path; `None` at the spawn.
+        given: The caller's values with their parts; `None` after the spawn.
     """
     caller = dict(made.seeds) if made.task is None else {**dict(made.seeds), "task": made.task}
     return Sources(
@@ -89,6 +93,8 @@ def sources(
         context.also,
         scripts or {},
         at_spawn=scripts is None,
+        given=given or {},
+        part_bytes=host.limits.part_bytes,
     )
 
 

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal, final
 
 import msgspec
 
-from shoal.errors import SpawnRefused
+from shoal.errors import ConfigInvalid, PartRefused, SpawnRefused
 from shoal.providers import Message, Text
+from shoal.runtime._attachment import Given, SeedValue, given
 from shoal.runtime._edges import enter
 from shoal.runtime._host import Host
 from shoal.runtime._live import Live
 from shoal.runtime._own_scripts import check_tools, own_scripts
+from shoal.runtime._parts import with_parts
 from shoal.runtime._program import Program
-from shoal.runtime._scripting import vetted_blocks
-from shoal.runtime._seeds import Resolved, check_callers, fitted, resolve_seeds
+from shoal.runtime._scripting import vetted, vetted_blocks
+from shoal.runtime._seeds import Resolved, check_callers, fitted, in_text, resolve_seeds
 from shoal.runtime._sources import Moment, sources
 from shoal.runtime._state import RunState
 from shoal.runtime._tooling import tool_context
+from shoal.runtime._transforms import Carried
 from shoal.runtime._unbuilt import refuse_unbuilt
-from shoal.runtime.context import Draft, SeedResolved, items_of, resolve
-from shoal.runtime.events import Event, RunSpawned, ToolSource
+from shoal.runtime.context import Draft, SeedResolved, estimate, resolve, said_by
+from shoal.runtime.events import BudgetGiven, Event, RunSpawned, ToolSource
+from shoal.runtime.journal import Journal
 from shoal.runtime.scripts import Script
 
 
@@ -54,12 +59,15 @@ class Birth:
         output_format: How its answer is to be written; `None` for what its blueprint says.
         output_instructions: What its answer is to look like; `None` for what its blueprint says.
         output_schema: JSON schema of its answer, as JSON source; `None` for what its blueprint says.
+        carried: What regions hold of its parent's when it begins.
+        budgets: The runs above it whose budgets it is under.
+        budget: Limits in place of its blueprint's; `None` for none.
     """
 
     run_id: str
     program: Program
     task: str | None
-    seeds: Mapping[str, str] = field(default_factory=dict[str, str])
+    seeds: Mapping[str, SeedValue] = field(default_factory=dict[str, SeedValue])
     workdir: Path = Path()
     stage: str | None = None
     parent: str | None = None
@@ -77,6 +85,9 @@ class Birth:
     output_format: str | None = None
     output_instructions: str | None = None
     output_schema: str | None = None
+    carried: tuple[Carried, ...] = ()
+    budgets: tuple[str, ...] = ()
+    budget: BudgetGiven | None = None
 
 
 @final
@@ -88,11 +99,13 @@ class Born:
         state: What its first events add up to.
         events: Its first events, in order.
         scripts: Scripts that its seeds ran, by digest.
+        parts: Bytes of the stored parts that it begins with, by digest; empty once they are in the journal.
     """
 
     state: RunState
     events: tuple[Event, ...]
     scripts: Mapping[str, str]
+    parts: dict[str, bytes]
 
     def write(self, host: Host) -> None:
         """Append its first events; they are durable after the journal's next barrier.
@@ -104,6 +117,9 @@ class Born:
         host.journal.define(program.digest, program.definition)
         for digest, source in self.scripts.items():
             host.journal.define(digest, source.encode())
+        for digest, data in self.parts.items():
+            host.journal.store(digest, data)
+        self.parts.clear()
         for event in self.events:
             host.journal.append(event)
 
@@ -137,7 +153,8 @@ async def conceive(host: Host, birth: Birth) -> Born:
     program = birth.program
     refuse_unbuilt(program.blueprint)
     workdir = _folder(birth.workdir)
-    caller = {name: Text.of(value) for name, value in birth.seeds.items()}
+    given_by_caller = await _given(host, birth)
+    caller = {name: value.shown for name, value in given_by_caller.items()}
     task = None if birth.task is None else Text.of(birth.task)
     given = caller if task is None else {**caller, "task": task}
     check_callers(program.regions, program.blueprint.name, given)
@@ -165,24 +182,55 @@ async def conceive(host: Host, birth: Birth) -> Born:
         output_format=birth.output_format,
         output_instructions=birth.output_instructions,
         output_schema=birth.output_schema,
+        budgets=(birth.run_id, *birth.budgets) if _limited(birth) else birth.budgets,
+        budget=birth.budget,
     )
     entry = birth.stage or program.blueprint.entry
     scripts = dict(await own_scripts(program.blueprint, host.sandbox, host.threads))
     await check_tools(program.tool_scripts, host.sandbox)
-    resolved = await _seeded(host, birth, spawned, entry)
+    resolved = await _seeded(host, birth, spawned, entry, given_by_caller)
     scripts |= {seed.script.path: seed.script for seed in resolved if seed.script is not None}
     spawned = msgspec.structs.replace(spawned, scripts=tuple((path, script.digest) for path, script in scripts.items()))
-    state = RunState(birth.run_id, program)
+    drafting = _Drafting()
+    state = RunState(birth.run_id, program, load=partial(_part, drafting.parts, host.journal))
     # Worked out on a state of its own first: what is refused here leaves no trace in the journal.
-    events = await _first_events(host, state, spawned, entry, resolved, scripts)
-    return Born(state, tuple(events), {script.digest: script.source for script in scripts.values()})
+    events = await _first_events(host, state, spawned, entry, (*resolved, *birth.carried), drafting, scripts)
+    return Born(state, tuple(events), {script.digest: script.source for script in scripts.values()}, drafting.parts)
 
 
-async def _seeded(host: Host, birth: Birth, spawned: RunSpawned, entry: str) -> tuple[Resolved, ...]:
+def _part(new: Mapping[str, bytes], journal: Journal, digest: str) -> bytes:
+    """Return the bytes of a stored part, which are among the *new* ones until the run has begun."""
+    data = new.get(digest)
+    return journal.part(digest) if data is None else data
+
+
+async def _given(host: Host, birth: Birth) -> Mapping[str, Given]:
+    """Return the caller's values, their parts looked at.
+
+    Raises:
+        SpawnRefused: One is of no use.
+    """
+    try:
+        return {name: await given(value, host.limits.part_bytes, host.threads) for name, value in birth.seeds.items()}
+    except (ConfigInvalid, PartRefused) as refused:
+        raise SpawnRefused(f"a seed of {birth.program.blueprint.name!r} cannot be taken: {refused}") from refused
+
+
+async def _seeded(
+    host: Host, birth: Birth, spawned: RunSpawned, entry: str, caller: Mapping[str, Given]
+) -> tuple[Resolved, ...]:
     program = birth.program
     context = tool_context(host, program, spawned, birth.run_id, lambda _name: None)
     moment = Moment(program.stages[entry].stage, 1, host.clock.unix(), 0)
-    return await resolve_seeds(tuple(program.regions.values()), sources(host, program, context, spawned, moment))
+    found = sources(host, program, context, spawned, moment, given=caller)
+    return await resolve_seeds(tuple(program.regions.values()), found)
+
+
+def _limited(birth: Birth) -> bool:
+    """Say whether a run has a budget of its own; a worker of its parent's own blueprint shares its parent's."""
+    budget = birth.program.blueprint.budget
+    limits = (budget.max_cost_usd, budget.max_tokens, budget.max_wall_s)
+    return birth.budget is not None or (birth.stage is None and limits != (None, None, None))
 
 
 def _folder(path: Path) -> Path:
@@ -195,7 +243,9 @@ def _folder(path: Path) -> Path:
 def _check_serving(host: Host, birth: Birth) -> None:
     """Refuse a run one of whose stages nobody can serve, or whose instructions do not fit."""
     for stage in birth.program.stages.values():
-        serving = host.serving(stage.model, birth.model)[0]
+        servings = host.serving(stage.model, birth.model)
+        host.purses.check_prices(servings, birth.budgets, birth.program.blueprint, birth.budget)
+        serving = servings[0]
         layout = stage.layout
         if layout.instructions is None:
             continue
@@ -215,9 +265,13 @@ class _Drafting:
 
     def __init__(self) -> None:
         self.events: list[Event] = []
+        self.parts: dict[str, bytes] = {}
 
     def append(self, event: Event) -> None:
         self.events.append(event)
+
+    def store(self, digest: str, data: bytes) -> None:
+        self.parts[digest] = data
 
 
 async def _first_events(
@@ -225,17 +279,17 @@ async def _first_events(
     state: RunState,
     spawned: RunSpawned,
     stage: str,
-    resolved: tuple[Resolved, ...],
+    given: tuple[Resolved | Carried, ...],
+    drafting: _Drafting,
     scripts: Mapping[str, Script],
 ) -> list[Event]:
     first = Event(state.run_id, 1, host.clock.unix(), spawned)
     state.apply(first)
-    drafting = _Drafting()
     live = Live(state, host, journal=drafting, scripts=scripts)
     program = state.program.stages[stage]
     await enter(live, stage, host.serving(program.model, spawned.model)[0])
-    for seed in resolved:
-        await _sow(live, seed)
+    for each in given:
+        await (_sow(live, each) if isinstance(each, Resolved) else _carry(live, each))
     return [first, *drafting.events]
 
 
@@ -243,12 +297,27 @@ async def _sow(live: Live, resolved: Resolved) -> None:
     region = live.state.view.states[resolved.region]
     caller = resolved.form == "caller"
     if region.region.kind == "checklist":
-        _sow_items(live, resolved, "framework" if caller else "seed")
+        _sow_items(live, in_text(resolved, refuses=caller), "framework" if caller else "seed")
         return
     room = region.limits.budget - region.instruction_tokens
-    blocks, keys = await vetted_blocks(live, resolved.region, resolved.blocks)
-    fitting = fitted(msgspec.structs.replace(resolved, blocks=blocks), room, refuses=caller)
+    held = with_parts(live, resolved)
+    blocks, keys = await vetted_blocks(live, held.region, held.blocks)
+    vetted = msgspec.structs.replace(held, blocks=blocks)
+    fitting = fitted(vetted, room, region.region, live.state.shelf, refuses=caller)
     live.emit(SeedResolved(resolved.region, resolved.form, fitting.blocks, fitting.notes, keys))
+
+
+async def _carry(live: Live, given: Carried) -> None:
+    """Put what a child is given of a region of its parent into its own, cut to what fits."""
+    message = Message("user", (Text.of(given.text),))
+    state = live.state.view.states[given.region]
+    key = given.source if state.region.kind == "hashmap" else None
+    draft = Draft("text", message, max(1, estimate(message)), key=key, writer="seed")
+    plan = live.write(given.region, draft, said=await vetted(live, given.region, draft))
+    if plan.outcome == "refused":
+        raise SpawnRefused(
+            f"what {given.source!r} of its parent gives to region {given.region!r} is refused: {plan.why}"
+        )
 
 
 def _sow_items(live: Live, resolved: Resolved, writer: Literal["framework", "seed"]) -> None:
@@ -256,7 +325,7 @@ def _sow_items(live: Live, resolved: Resolved, writer: Literal["framework", "see
     blocks = tuple(block for block in resolved.blocks if block.ok)
     seq = live.emit(SeedResolved(resolved.region, resolved.form, blocks, resolved.notes))
     for block in blocks:
-        message = Message("user", (Text.of(items_of(block)),))
+        message = Message("user", (Text.of(said_by(block)),))
         plan = live.write(resolved.region, Draft("text", message, block.tokens, seq, writer=writer))
         if plan.outcome == "refused":
             raise SpawnRefused(f"the seed of region {resolved.region!r} does not fit: {plan.why}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Literal, TypeAlias, cast, final
 
@@ -16,24 +17,39 @@ import msgspec
 from shoal.blueprints import tool_name
 from shoal.errors import DefinitionMissing
 from shoal.providers import EMPTY, Message, ProviderState, Text, ToolCall, Usage
+from shoal.runtime._failures import first_paragraph
 from shoal.runtime._output_spec import OutputAsked
 from shoal.runtime._program import Program, StageProgram
+from shoal.runtime._repetition import Repeats
 from shoal.runtime.context import (
+    CONVERSATION,
     WHOLE,
     Calibration,
     ContextCompacted,
     EntriesEvicted,
     EntriesReleased,
     EntryWritten,
+    Epoch,
     ItemChanged,
     LayoutChanged,
+    LoadPart,
+    PartStored,
+    Prompt,
+    PromptAmended,
+    PromptEpoch,
     RegionReset,
     SeedRefreshed,
     SeedResolved,
+    Shelf,
     Window,
+    assemble,
+    load_rendering,
     materialise,
+    nowhere,
 )
 from shoal.runtime.events import (
+    BudgetGiven,
+    BudgetReached,
     ChildEnded,
     ChildSpawned,
     Event,
@@ -70,6 +86,9 @@ from shoal.runtime.events import (
 from shoal.runtime.tools import AGENT_WAIT, shown_name
 
 Phase: TypeAlias = Literal["running", "paused", "ended"]
+
+MODIFYING = frozenset({"write_file", "edit_file"})
+"""Built-in tools that change a file."""
 
 TALK = "talk"
 """The interaction point that a stage of mode `interactive` has at its end."""
@@ -191,9 +210,11 @@ class Visit:
 
     __slots__ = (
         "asked",
+        "began_s",
         "called_tool",
         "children",
         "digests",
+        "edits",
         "entered_seq",
         "gates",
         "hooks",
@@ -207,7 +228,7 @@ class Visit:
         "worked",
     )
 
-    def __init__(self, stage: str, number: int, entered_seq: int) -> None:
+    def __init__(self, stage: str, number: int, entered_seq: int, began_s: float = 0.0) -> None:
         self.stage = stage
         self.number = number
         self.entered_seq = entered_seq
@@ -224,6 +245,10 @@ class Visit:
         self.refreshed: set[str] = set()
         """Regions whose refresh came to an end in this visit."""
         self.children = 0
+        self.began_s = began_s
+        """How long the run had been running when it entered, in seconds."""
+        self.edits: dict[str, int] = {}
+        """How often each file was written or edited, by the path that the call named."""
         self.worked: set[str] = set()
         """Tools of which a call succeeded, or was stopped by a permission."""
         self.points: dict[str, PointState] = {}
@@ -239,17 +264,37 @@ class RunState:
     Args:
         run_id: The run.
         program: What it is made of.
+        definition: Returns what the journal holds under a digest; `None` where scripts' renderings are not needed.
+        load: Returns the bytes of a stored part by its digest.
     """
 
-    def __init__(self, run_id: str, program: Program) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        program: Program,
+        *,
+        definition: Callable[[str], bytes] | None = None,
+        load: LoadPart = nowhere,
+    ) -> None:
         self.run_id = run_id
         self.program = program
+        self._definition = definition
         self.seq = 0
         self.phase: Phase = "running"
+        self.budget = program.blueprint.budget
+        """Limits for it and everything below it."""
+        self.ran_s = 0.0
+        """How long it has been running up to its newest event, in seconds, without pauses and without a host."""
+        self.last_at = 0.0
+        """When its newest event happened, in unix seconds."""
         self.spawned: RunSpawned | None = None
+        self.copied = 0
+        """How many of its events are another run's history, which was billed there."""
         self.title: str | None = None
         self.paused: RunPaused | None = None
         self.ended: RunEnded | None = None
+        self.shelf = Shelf(load)
+        """The stored parts."""
         self.window: Window | None = None
         self.serving: tuple[str, str, int] = ("", "", 0)
         """Provider, model and window of the stage."""
@@ -280,12 +325,18 @@ class RunState:
         self.usage = Usage()
         self.cost: Decimal | None = Decimal(0)
         self.calibration: dict[str, Calibration] = {}
+        self.epoch: Epoch | None = None
+        """What was sent to the stage's model, where that binds its thinking to it; `None` for any other model."""
+        self.epochs = 0
+        """How many epochs there were."""
         self.asked = (0, 0)
         """Estimates of the newest request of the stage: its regions, and what is in none."""
         self.renders: Mapping[str, str] = {}
         """What scripts rendered of custom regions for the newest request: digests by region."""
         self.restarts: list[tuple[int, str]] = []
         """Seq and error of each restart since the run last got on."""
+        self.repeats = Repeats(program.blueprint.repetition)
+        """What was called since the run last got on."""
         self.stopped: str | None = None
         """Why a hook stopped the run; `None` where none did."""
         self.hooks_at_end: dict[str, HookRan] = {}
@@ -320,13 +371,23 @@ class RunState:
     @property
     def now_calibration(self) -> Calibration:
         """How estimates for the current model are corrected."""
-        return self.calibration.get(self.serving[1], Calibration())
+        return self.calibrated(self.serving[1])
+
+    def calibrated(self, model: str) -> Calibration:
+        """Return how estimates for *model* are corrected."""
+        return self.calibration.get(model, Calibration())
 
     @property
     def next_due(self) -> float | None:
         """When the next thing that the run waits for falls due, in unix seconds; `None` for nothing."""
         due = [asked.expires_at for asked in self.questions.values() if asked.expires_at is not None]
         return min(due, default=None)
+
+    def prompt(self) -> Prompt:
+        """Return what the stage's next request shows its model, as far as it is journaled."""
+        if self.epoch is not None:
+            return self.epoch.prompt(self.view)
+        return assemble(self.view, self.stage.offered)
 
     def parked(self, index: int) -> bool:
         """Say whether call *index* of the newest reply waits for a person, or for the end of a child."""
@@ -369,7 +430,7 @@ class RunState:
                 return Message("user", () if payload.text is None else (payload.text,))
             case ChildEnded():
                 heading = self.children[payload.child].heading
-                return Message("user", (Text.of(f"{heading}\n{payload.output or payload.reason}"),))
+                return Message("user", (Text.of(f"{heading}\n{payload.output or first_paragraph(payload.reason)}"),))
             case _:
                 raise DefinitionMissing(f"run {self.run_id} refers to event {source}, which holds no text")
 
@@ -389,6 +450,9 @@ class RunState:
         """
         self.seq = event.seq
         payload = event.payload
+        if self.phase == "running" and self.last_at and type(payload) is not RunResumed:
+            self.ran_s += event.at - self.last_at
+        self.last_at = event.at
         handler = _HANDLERS.get(type(payload))
         if handler is not None:
             handler(self, event, payload)
@@ -397,12 +461,17 @@ class RunState:
 
     def _write(self, event: Event, written: EntryWritten, message: Message | None) -> None:
         if message is None:
+            blobs = self.shelf.blobs(written.parts)
             if written.source:
-                message = materialise(self.content(written.source, written.index), written.cut, written.text)
+                content = self.content(written.source, written.index)
+                message = materialise(content, written.cut, written.text, blobs)
                 if written.kind not in ("assistant_turn", "tool_result") and message.role != "user":
-                    message = Message("user", message.texts)  # a result that was routed is plain text where it went
+                    # A result that was routed is plain text where it went.
+                    message = Message("user", message.texts, blobs=blobs)
             else:
-                message = Message("user", () if written.text is None else (written.text,))
+                message = Message("user", () if written.text is None else (written.text,), blobs=blobs)
+        if self.epoch is not None and written.replaces:
+            self.epoch.note(self.view, written)
         self.view.apply(written, event.seq, event.at, message)
         if self.inbox:
             self.inbox = [(seq, mail) for seq, mail in self.inbox if seq != written.source]
@@ -426,27 +495,37 @@ class RunState:
 
     def on_spawn(self, event: Event, payload: RunSpawned) -> None:
         self.spawned = payload
+        self._limit(payload.budget)
+        if payload.forked_from is not None:
+            self.copied = payload.forked_from[1]
 
     def on_enter(self, event: Event, payload: StageEntered) -> None:
         layout = self.program.stages[payload.stage].layout
         if self.window is None:
-            self.window = Window(layout, payload.window_tokens)
+            self.window = Window(layout, payload.window_tokens, payload.intake, self.shelf)
         else:
-            self.window.enter(layout, payload.window_tokens)
-        self.serving = (payload.provider, payload.model, payload.window_tokens)
+            self.window.enter(layout, payload.window_tokens, payload.intake)
+        self._serve(payload.provider, payload.model, payload.window_tokens)
         self.window.ratio = self.now_calibration.ratio
         self.visits[payload.stage] = payload.visit
-        self.visit = Visit(payload.stage, payload.visit, event.seq)
+        self.visit = Visit(payload.stage, payload.visit, event.seq, self.ran_s)
         made = self.made_by
         asked = OutputAsked(made.output_format, made.output_instructions, made.output_schema)
         self._stage = self.program.seen(payload.stage, unattended=made.unattended, asked=asked)
         self.turn = self.routing = self.failure = self.leaving = None
 
     def on_change_model(self, event: Event, payload: ModelChanged) -> None:
-        self.serving = (payload.provider, payload.model, payload.window_tokens)
-        self.view.enter(self.stage.layout, payload.window_tokens)
+        self._serve(payload.provider, payload.model, payload.window_tokens)
+        self.view.enter(self.stage.layout, payload.window_tokens, payload.intake)
         self.view.ratio = self.now_calibration.ratio
         self.failure = None
+
+    def _serve(self, provider: str, model: str, window_tokens: int) -> None:
+        if self.serving[:2] != (provider, model):
+            self.epoch = None  # nothing was sent to that one yet, and another one's thinking is not sent to it
+        if self.view.layout.regions[CONVERSATION].kind == "custom":
+            self.epoch = None  # what a script shows of the conversation brings no thinking back
+        self.serving = (provider, model, window_tokens)
 
     def on_leave(self, event: Event, payload: StageLeft) -> None:
         self.turn = self.routing = self.failure = None
@@ -463,7 +542,20 @@ class RunState:
     def on_choose(self, event: Event, payload: TransitionChosen) -> None:
         self.leaving = payload
 
+    def on_epoch(self, event: Event, payload: PromptEpoch) -> None:
+        if self._definition is not None:
+            for region, digest in payload.renders:
+                self.view.show(region, load_rendering(self._definition(digest)))
+        self.epoch = Epoch(self.view, self.stage.offered, payload, self.epoch)
+        self.epochs += 1
+
+    def on_amend(self, event: Event, payload: PromptAmended) -> None:
+        assert self.epoch is not None  # only an epoch is amended
+        self.epoch.amend(self.view, payload)
+
     def on_started(self, event: Event, payload: InferenceStarted) -> None:
+        if self.epoch is not None and payload.purpose in ("stage", "routing"):
+            self.epoch.sent(self.view)
         if payload.purpose in ("stage", "routing"):
             self.renders = dict(payload.renders)
         if payload.purpose != "stage":
@@ -482,7 +574,8 @@ class RunState:
         return sum(s.charged for n, s in self.view.states.items() if self.view.layout.sees(n))
 
     def on_completed(self, event: Event, payload: InferenceCompleted) -> None:
-        self._bill(payload)
+        if event.seq > self.copied:
+            self._bill(payload)
         if payload.purpose == "stage":
             assert self.visit is not None  # a stage's reply comes inside a visit
             self._recent[event.seq] = payload
@@ -539,11 +632,12 @@ class RunState:
             self.failure = payload
 
     def on_measured(self, event: Event, payload: TokensMeasured) -> None:
-        self._learn(payload.model, payload.estimated, payload.base, payload.tokens)
+        # The vendor's own count is of what goes out next, and no average is as good.
+        exact = not payload.how.startswith("tiktoken:")
+        self._learn(payload.model, payload.estimated, payload.base, payload.tokens, exact=exact)
 
-    def _learn(self, model: str, estimated: int, base: int, measured: int) -> None:
-        known = self.calibration.get(model, Calibration())
-        self.calibration[model] = known.observed(estimated, base, measured)
+    def _learn(self, model: str, estimated: int, base: int, measured: int, *, exact: bool = False) -> None:
+        self.calibration[model] = self.calibrated(model).observed(estimated, base, measured, exact=exact)
         if model == self.serving[1]:
             self.view.ratio = self.calibration[model].ratio
 
@@ -564,12 +658,20 @@ class RunState:
                 self.visit.worked.add(tool_name(self.turn.calls[payload.index].name))
             self.turn.written[payload.index] = event.seq
             call = self.turn.calls[payload.index]
+            tool = self.stage.tools.get(tool_name(call.name))
+            only_reads = tool is not None and tool.effects.reads and tool.effects.repeatable
+            self.repeats.ended(call, is_error=payload.is_error, only_reads=only_reads)
+            if self.visit is not None and not payload.is_error and tool_name(call.name) in MODIFYING:
+                path = str(argument(call.arguments, "path"))
+                self.visit.edits[path] = self.visit.edits.get(path, 0) + 1
             if call.name == "context_list" and not payload.is_error:
                 self.view.note_listed(str(argument(call.arguments, "region")))
 
     def on_nudge(self, event: Event, payload: Nudged) -> None:
         self._recent[event.seq] = payload
         self.turn = self.routing = self.failure = None
+        if payload.reason == "repetition":
+            self.repeats.said()
         if self.visit is not None:
             self.visit.asked[payload.reason] = self.visit.asked.get(payload.reason, 0) + 1
             if payload.reason == "directive":
@@ -662,6 +764,16 @@ class RunState:
 
     def on_resume(self, event: Event, payload: RunResumed) -> None:
         self.phase, self.paused, self.failure = "running", None, None
+        self._limit(payload.budget)
+
+    def _limit(self, given: BudgetGiven | None) -> None:
+        if given is not None:
+            names = given.__struct_fields__
+            limits = {name: value for name in names if (value := getattr(given, name)) is not None}
+            self.budget = replace(self.budget, **limits)
+
+    def on_budget_reached(self, event: Event, payload: BudgetReached) -> None:
+        self.raise_flag("budget_reached")
 
     def on_restart(self, event: Event, payload: RunRestarted) -> None:
         self.restarts.append((event.seq, payload.error))
@@ -670,7 +782,12 @@ class RunState:
         self.phase, self.ended = "ended", payload
         self.questions.clear()
 
+    def on_part(self, event: Event, payload: PartStored) -> None:
+        self.shelf.keep(event.seq, payload)
+
     def on_in_window(self, event: Event, payload: Any) -> None:
+        if self.epoch is not None:
+            self.epoch.note(self.view, payload)
         self.view.apply(payload, event.seq, event.at)
 
     # --- comparing
@@ -702,7 +819,9 @@ class RunState:
             "usage": self.usage,
             "cost": self.cost,
             "calibration": dict(self.calibration),
+            "epoch": (self.epochs, None if self.epoch is None else self.epoch.dump(self.view)),
             "renders": dict(self.renders),
+            "repeats": self.repeats.dump(),
             "stopped": self.stopped,
             "hooks_at_end": dict(self.hooks_at_end),
             "restarts": list(self.restarts),
@@ -717,6 +836,7 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     RunResumed: RunState.on_resume,
     RunRestarted: RunState.on_restart,
     RunEnded: RunState.on_end,
+    BudgetReached: RunState.on_budget_reached,
     ChildSpawned: RunState.on_child_spawned,
     ChildEnded: RunState.on_child_ended,
     OutputSubmitted: RunState.on_submit,
@@ -733,6 +853,7 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     EntriesEvicted: RunState.on_in_window,
     EntriesReleased: RunState.on_in_window,
     RegionReset: RunState.on_in_window,
+    PartStored: RunState.on_part,
     ItemChanged: RunState.on_in_window,
     ContextCompacted: RunState.on_in_window,
     HookRan: RunState.on_hook,
@@ -740,6 +861,8 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     InferenceCompleted: RunState.on_completed,
     InferenceFailed: RunState.on_failed,
     TokensMeasured: RunState.on_measured,
+    PromptEpoch: RunState.on_epoch,
+    PromptAmended: RunState.on_amend,
     ToolCallStarted: RunState.on_call_started,
     ToolCallCompleted: RunState.on_call_completed,
     MessageReceived: RunState.on_receive,
@@ -755,9 +878,25 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
 _STOPS: Mapping[str, str] = {"cancel": "stopped the run", "failed": "failed"}
 
 
-def fold(run_id: str, program: Program, events: Iterable[Event]) -> RunState:
-    """Return the state that *events* (all of a run, oldest first) add up to."""
-    state = RunState(run_id, program)
+def fold(
+    run_id: str,
+    program: Program,
+    events: Iterable[Event],
+    *,
+    definition: Callable[[str], bytes] | None = None,
+    load: LoadPart = nowhere,
+) -> RunState:
+    """Return the state that *events* (all of a run, oldest first) add up to.
+
+    Args:
+        run_id: The run.
+        program: What it is made of.
+        events: Its events.
+        definition: Returns what the journal holds under a digest; without it, nobody may ask for the prompt of a run
+            whose scripts rendered something.
+        load: Returns the bytes of a stored part by its digest, as a journal's `part` does.
+    """
+    state = RunState(run_id, program, definition=definition, load=load)
     for event in events:
         state.apply(event)
     return state

@@ -17,12 +17,14 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 import anyio
+import anyio.to_thread
 
 from shoal.actors import ChildSpec, DynamicSupervisor, Supervisor, Worker, running
 from shoal.blueprints import Blueprint
-from shoal.errors import RestartsExhausted, RunIsPaused, RunNotFound, SpawnRefused
+from shoal.errors import PartMissing, RestartsExhausted, RunIsPaused, RunNotFound, SpawnRefused
 from shoal.errors import RunEnded as RunIsOver
 from shoal.providers import Provider, RetryPolicy, TextDelta
+from shoal.runtime._attachment import Attachable, SeedValue, attachments, prepared
 from shoal.runtime._clock import Clock
 from shoal.runtime._control import Answer, Cancel, Command, Pause, Resume, Send, serve_commands, steer
 from shoal.runtime._hall import Hall
@@ -38,6 +40,7 @@ from shoal.runtime._program import Program
 from shoal.runtime._spawn import Birth
 from shoal.runtime._state import RunState
 from shoal.runtime._trees import HALL, Started
+from shoal.runtime.events import BudgetGiven
 from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow
 from shoal.runtime.tools import Permissions, as_tool
 
@@ -222,7 +225,7 @@ class Swarm:
         blueprint: str | Path | Blueprint,
         *,
         task: str | None = None,
-        seeds: Mapping[str, str] | None = None,
+        seeds: Mapping[str, SeedValue] | None = None,
         tools: Sequence[GivenTool] = (),
         workdir: str | Path = ".",
         model: str | None = None,
@@ -232,6 +235,7 @@ class Swarm:
         key: str | None = None,
         output_format: str | None = None,
         output_instructions: str | None = None,
+        budget: BudgetGiven | None = None,
         returns: None = None,
     ) -> Run: ...
 
@@ -241,7 +245,7 @@ class Swarm:
         blueprint: str | Path | Blueprint,
         *,
         task: str | None = None,
-        seeds: Mapping[str, str] | None = None,
+        seeds: Mapping[str, SeedValue] | None = None,
         tools: Sequence[GivenTool] = (),
         workdir: str | Path = ".",
         model: str | None = None,
@@ -251,6 +255,7 @@ class Swarm:
         key: str | None = None,
         output_format: str | None = None,
         output_instructions: str | None = None,
+        budget: BudgetGiven | None = None,
         returns: type[T],
     ) -> Run[T]: ...
 
@@ -259,7 +264,7 @@ class Swarm:
         blueprint: str | Path | Blueprint,
         *,
         task: str | None = None,
-        seeds: Mapping[str, str] | None = None,
+        seeds: Mapping[str, SeedValue] | None = None,
         tools: Sequence[GivenTool] = (),
         workdir: str | Path = ".",
         model: str | None = None,
@@ -269,6 +274,7 @@ class Swarm:
         key: str | None = None,
         output_format: str | None = None,
         output_instructions: str | None = None,
+        budget: BudgetGiven | None = None,
         returns: type[Any] | None = None,
     ) -> Run[Any]:
         """Start a run of *blueprint* and return its handle; everything that can be refused is refused here.
@@ -286,6 +292,7 @@ class Swarm:
             key: A second spawn under the same key returns the same run, in a later process too.
             output_format: How the answer is to be written, such as `markdown`; `None` for what its blueprint says.
             output_instructions: What the answer is to look like; `None` for what its blueprint says.
+            budget: Limits for it and everything below it, in place of its blueprint's; `None` leaves those.
             returns: The type that the answer is to have, anything pydantic can validate: its model is shown the JSON
                 schema, and the outcome's output is a value of that type. `None` for text.
 
@@ -308,6 +315,7 @@ class Swarm:
             output_format=output_format,
             output_instructions=output_instructions,
             returns=returns,
+            budget=budget,
         )
         if key is None:
             return await self._begin(wanted, self._clock.new_id())
@@ -377,6 +385,7 @@ class Swarm:
             trace=wanted.trace,
             output_format="json" if wanted.returns is not None else wanted.output_format,
             output_instructions=wanted.output_instructions,
+            budget=wanted.budget,
             output_schema=None if wanted.returns is None else schema_of(wanted.returns),
         )
 
@@ -386,7 +395,7 @@ class Swarm:
         blueprint: str | Path | Blueprint,
         *,
         task: str | None = None,
-        seeds: Mapping[str, str] | None = None,
+        seeds: Mapping[str, SeedValue] | None = None,
         tools: Sequence[GivenTool] = (),
         detached: bool = False,
         max_child_depth: int | None = None,
@@ -475,28 +484,92 @@ class Swarm:
                 await self.resume(each.run_id)
         return Run(self, row.run_id, row.name)
 
+    async def fork(self, run_id: str, *, at: int | None = None, tools: Sequence[GivenTool] = ()) -> Run:
+        """Copy the history of a run into a new one that goes on from there; the run itself is left as it is.
+
+        The fork is made of what the run was made of, whatever became of its files since. It begins behind the last step
+        that was whole at *at*; children that worked then are forked along, and what is copied is not billed again.
+
+        Args:
+            run_id: The run; it may live here or elsewhere, sleep, or be over.
+            at: Seq of the last event that may count; `None` for the newest one, or the last request of a run that is
+                over.
+            tools: The functions that it was given as tools.
+
+        Returns:
+            The fork, the root of a tree of its own.
+
+        Raises:
+            RunNotFound: The journal has no such run, or the run no such event.
+            DefinitionMissing: What the run is made of cannot be had.
+            JournalDamaged: An event up to there cannot be read.
+        """
+        row = self.journal.find(run_id)
+        return self.get(await self.hall.fork(row.run_id, at, [as_tool(tool) for tool in tools]))
+
     def _claim(self, run_ids: Sequence[str]) -> None:
         if self.journal.shared is not None:
             self.journal.shared.claim(run_ids, now=self._clock.unix())
 
     # --- steering
 
-    async def send(self, run_id: str, text: str, *, region: str | None = None, sender: str = "user") -> None:
+    async def send(
+        self,
+        run_id: str,
+        text: str,
+        *,
+        region: str | None = None,
+        sender: str = "user",
+        parts: Sequence[Attachable] = (),
+    ) -> None:
         """Send a run a message; returns once it is durable.
+
+        Args:
+            run_id: The run.
+            text: What it says; may be empty where *parts* are not.
+            region: The region that takes it; `None` for the conversation.
+            sender: Who sends it: a run, or `user`.
+            parts: Images, documents and other bytes that stand behind the text.
 
         Raises:
             RunEnded: It is over.
             RunNotFound: It does not live here.
+            PartRefused: A part is too large.
+            ConfigInvalid: What is given as a part is none.
         """
-        await self._steer(run_id, Send(text, sender, region))
+        hall = self.hall
+        looked = await prepared(attachments(parts), self._limits.part_bytes, hall.threads)
+        for part in looked:  # the bytes go ahead: whichever process hosts the run finds them in the journal
+            self.journal.store(part.stored.digest, part.data)
+        await self._steer(run_id, Send(text, sender, region, tuple([part.stored for part in looked])))
+
+    async def part(self, run_id: str, name: str) -> bytes:
+        """Return the bytes of a run's stored part; see `Run.part`.
+
+        Raises:
+            RunNotFound: The journal holds no such run.
+            PartMissing: The run has no such part, or the journal does not hold its bytes any more.
+        """
+        shelf = self.state(self.journal.find(run_id).run_id).shelf
+        seq = shelf.find(name)
+        if seq is None:
+            names = ", ".join(repr(stored.name) for stored in shelf.stored.values()) or "none"
+            raise PartMissing(f"run {run_id} has no stored part {name!r}; its parts: {names}", run_id=run_id)
+        digest = shelf.stored[seq].digest
+        return await anyio.to_thread.run_sync(self.journal.part, digest, limiter=self.hall.threads)
 
     async def pause(self, run_id: str, reason: str = "paused by its user") -> None:
         """Let a run and everything below it finish what they are in the middle of, and wait."""
         await self._steer(run_id, Pause(reason))
 
-    async def resume(self, run_id: str) -> None:
-        """Let a paused run and everything below it go on."""
-        await self._steer(run_id, Resume())
+    async def resume(self, run_id: str, *, budget: BudgetGiven | None = None) -> None:
+        """Let a paused run and everything below it go on.
+
+        Args:
+            run_id: The run.
+            budget: Limits in place of those that it has; `None` leaves them.
+        """
+        await self._steer(run_id, Resume(self.journal.find(run_id).run_id, budget))
 
     async def cancel(self, run_id: str, reason: str = "cancelled by its user") -> None:
         """End a run and everything below it."""

@@ -37,6 +37,7 @@ def tool_context(
         limits.read_bytes,
         limits.list_entries,
         limits.edit_bytes,
+        limits.part_bytes,
         region,
         _read_elsewhere(host, program, workdir),
         host.shell,

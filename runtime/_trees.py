@@ -10,6 +10,7 @@ from typing import Any, Literal, final
 from shoal.actors import ChildSpec, DynamicSupervisor, Reason, Supervisor
 from shoal.blueprints import Blueprint
 from shoal.errors import RestartsExhausted, SpawnRefused
+from shoal.runtime._attachment import SeedValue
 from shoal.runtime._control import Cancel, steer
 from shoal.runtime._hall import Hall
 from shoal.runtime._run import RunActor
@@ -27,7 +28,7 @@ def agent(
     *,
     blueprint: str | Path | Blueprint,
     task: str | None = None,
-    seeds: Mapping[str, str] | None = None,
+    seeds: Mapping[str, SeedValue] | None = None,
     tools: Sequence[Any] = (),
     workdir: str | Path = ".",
     model: str | None = None,

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, cast, final
 
 import msgspec
 
-from shoal.providers import Finish, Purpose, Text, Usage
+from shoal.providers import TEXT_ONLY, Finish, Intake, Purpose, Text, Usage
 from shoal.runtime.context import (
     ContextCompacted,
     EntriesEvicted,
@@ -22,6 +22,9 @@ from shoal.runtime.context import (
     EntryWritten,
     ItemChanged,
     LayoutChanged,
+    PartStored,
+    PromptAmended,
+    PromptEpoch,
     RegionReset,
     SeedRefreshed,
     SeedResolved,
@@ -42,6 +45,15 @@ class ToolSource(msgspec.Struct, frozen=True, gc=False, array_like=True):
     name: str
     qualname: str
     digest: str
+
+
+@final
+class BudgetGiven(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Limits for a run and everything below it that somebody gave; `None` leaves the blueprint's."""
+
+    max_cost_usd: Decimal | None = None
+    max_tokens: int | None = None
+    max_wall_s: float | None = None
 
 
 @final
@@ -71,8 +83,11 @@ class RunSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
         output_format: How its answer is to be written; `None` for what its blueprint says.
         output_instructions: What its answer is to look like; `None` for what its blueprint says.
         output_schema: JSON schema of its answer, as JSON source; `None` for what its blueprint says.
+        budgets: The runs whose budgets it is under: itself, its parent, and so on up.
+        budget: Limits in place of its blueprint's; `None` for none.
         scripts: Scripts that are not in its definition, such as those of seeds: path, as the blueprint writes it, and
             the digest under which the journal holds the text.
+        forked_from: The run that its first events are copied from, and how many those are; `None` for none.
     """
 
     name: str
@@ -98,6 +113,9 @@ class RunSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
     output_format: str | None = None
     output_instructions: str | None = None
     output_schema: str | None = None
+    forked_from: tuple[str, int] | None = None
+    budgets: tuple[str, ...] = ()
+    budget: BudgetGiven | None = None
 
 
 @final
@@ -119,10 +137,14 @@ class RunPaused(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 @final
 class RunResumed(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The run goes on. *by*: `user`, or `restart` where a process took it up again; *process* is that process."""
+    """The run goes on. *by*: `user`, `restart` where a process took it up again, or `fork`; *process* is that process.
+
+    *budget* takes the place of the limits that the run had; `None` leaves them.
+    """
 
     by: str
     process: str = ""
+    budget: BudgetGiven | None = None
 
 
 @final
@@ -155,6 +177,23 @@ class RunEnded(msgspec.Struct, frozen=True, gc=False, array_like=True):
     reason: str
     output_seq: int = 0
     flags: dict[str, int | tuple[str, ...]] = {}
+
+
+@final
+class BudgetReached(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The next request of the run, or of one below it, could go beyond a limit of its budget.
+
+    Args:
+        limit: The limit: `max_cost_usd`, `max_tokens` or `max_wall_s`.
+        most: The limit's value.
+        spent: What was used of it so far.
+        needed: What the request could use at most.
+    """
+
+    limit: str
+    most: str
+    spent: str
+    needed: str
 
 
 @final
@@ -226,6 +265,8 @@ class StageEntered(msgspec.Struct, frozen=True, gc=False, array_like=True):
         provider: Name of the provider that serves it.
         model: The model.
         window_tokens: The model's window.
+        input_types: Mime patterns that the model takes.
+        counts_parts: Whose rule counts stored parts for it.
     """
 
     stage: str
@@ -233,6 +274,13 @@ class StageEntered(msgspec.Struct, frozen=True, gc=False, array_like=True):
     provider: str
     model: str
     window_tokens: int
+    input_types: tuple[str, ...] = TEXT_ONLY.types
+    counts_parts: str = TEXT_ONLY.counting
+
+    @property
+    def intake(self) -> Intake:
+        """What the model takes beside text."""
+        return Intake(self.input_types, self.counts_parts)
 
 
 @final
@@ -299,7 +347,8 @@ class Nudged(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The stage is asked again.
 
     Args:
-        reason: `no_tool_call`, `required_region`, `output_owed`, `fan_out_owed`, `gate`, `instructions`, `directive`.
+        reason: `no_tool_call`, `required_region`, `output_owed`, `fan_out_owed`, `gate`, `instructions`, `directive`,
+            `repetition`.
         text: What the model reads.
         answer: Of a `directive`: seq of the answer that chose it.
     """
@@ -311,12 +360,22 @@ class Nudged(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 @final
 class ModelChanged(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Another model serves the stage from here on, because the one before could not."""
+    """Another model serves the stage from here on, because the one before could not.
+
+    *input_types* and *counts_parts* are what it takes beside text, as in `StageEntered`.
+    """
 
     provider: str
     model: str
     window_tokens: int
     reason: str = ""
+    input_types: tuple[str, ...] = TEXT_ONLY.types
+    counts_parts: str = TEXT_ONLY.counting
+
+    @property
+    def intake(self) -> Intake:
+        """What the model takes beside text."""
+        return Intake(self.input_types, self.counts_parts)
 
 
 @final
@@ -360,6 +419,7 @@ class InferenceStarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
         base: Estimate of what is in no region: tool schemas and framing.
         renders: What scripts rendered of custom regions: region, and the digest under which the journal holds it. A
             region whose script showed nothing that can be used is not among them.
+        wanted_tokens: The reply budget that was asked for, where the window leaves less; 0 where it leaves it all.
     """
 
     purpose: Purpose
@@ -373,6 +433,7 @@ class InferenceStarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
     estimated: int = 0
     base: int = 0
     renders: tuple[tuple[str, str], ...] = ()
+    wanted_tokens: int = 0
 
 
 @final
@@ -402,6 +463,7 @@ class InferenceCompleted(msgspec.Struct, frozen=True, gc=False, array_like=True)
         state: What the vendor wants back byte for byte, as it arrived; `None` for nothing.
         request_id: The vendor's id; `None` for none.
         simulated: No language model was used.
+        parts: Seqs of the `PartStored` of what it made beside text, in its order.
     """
 
     purpose: Purpose
@@ -417,6 +479,7 @@ class InferenceCompleted(msgspec.Struct, frozen=True, gc=False, array_like=True)
     state: bytes | None = None
     request_id: str | None = None
     simulated: bool = False
+    parts: tuple[int, ...] = ()
 
     @property
     def billed(self) -> Usage:
@@ -484,13 +547,23 @@ class InferenceFailed(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 @final
 class TokensMeasured(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A provider counted a request before it was sent. *estimated* is what the regions were estimated at."""
+    """A request was counted before it was sent.
+
+    Args:
+        model: The model.
+        tokens: The count.
+        how: Who counted: `vendor`, `server`, or `tiktoken:ENCODING`.
+        estimated: What its regions were estimated at, uncorrected.
+        base: Estimate of what is in no region: tool schemas and framing.
+        job: Id of the lane job it belongs to; 0 for none.
+    """
 
     model: str
     tokens: int
     how: str
     estimated: int
     base: int = 0
+    job: int = 0
 
 
 # --- tools and people
@@ -517,6 +590,7 @@ class ToolCallCompleted(msgspec.Struct, frozen=True, gc=False, array_like=True):
         gate: What stopped it: `visibility`, `schema`, `permission`, `hook`, or `workers` where a fan-out failed as a
             whole; empty where it ran.
         interrupted: It was started by a process that died; whether it had an effect is unknown.
+        parts: Seqs of the `PartStored` of each stored part behind the text.
     """
 
     source: int
@@ -526,15 +600,20 @@ class ToolCallCompleted(msgspec.Struct, frozen=True, gc=False, array_like=True):
     note: str = ""
     gate: str = ""
     interrupted: bool = False
+    parts: tuple[int, ...] = ()
 
 
 @final
 class MessageReceived(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Mail for the run. *region* `None` delivers it into the conversation; *sender* is a run, or `user`."""
+    """Mail for the run. *region* `None` delivers it into the conversation; *sender* is a run, or `user`.
+
+    *parts* are the seqs of the `PartStored` of each stored part behind the text.
+    """
 
     text: Text
     sender: str = "user"
     region: str | None = None
+    parts: tuple[int, ...] = ()
 
 
 @final
@@ -564,12 +643,13 @@ class QuestionAsked(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class QuestionAnswered(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A question was answered. *question* is the seq of its `QuestionAsked`; *text* is `None` where nobody answered.
 
-    *by* is `user`, or `timeout`.
+    *by* is `user`, or `timeout`. *parts* are the seqs of the `PartStored` of each stored part behind the text.
     """
 
     question: int
     text: Text | None
     by: str = "user"
+    parts: tuple[int, ...] = ()
 
 
 @final
@@ -632,6 +712,7 @@ Payload: TypeAlias = (
     | RunPassivated
     | RunRestarted
     | RunEnded
+    | BudgetReached
     | ChildSpawned
     | ChildEnded
     | OutputSubmitted
@@ -648,6 +729,7 @@ Payload: TypeAlias = (
     | EntriesEvicted
     | EntriesReleased
     | RegionReset
+    | PartStored
     | ItemChanged
     | ContextCompacted
     | LayoutChanged
@@ -658,6 +740,8 @@ Payload: TypeAlias = (
     | InferenceRetried
     | InferenceFailed
     | TokensMeasured
+    | PromptEpoch
+    | PromptAmended
     | ToolCallStarted
     | ToolCallCompleted
     | MessageReceived
@@ -677,6 +761,7 @@ NUMBERS: Mapping[type[Payload], int] = {
     RunPassivated: 5,
     RunRestarted: 6,
     RunEnded: 7,
+    BudgetReached: 9,
     # 8 BlueprintChanged, 9 BudgetReached
     ChildSpawned: 10,
     ChildEnded: 11,
@@ -697,7 +782,7 @@ NUMBERS: Mapping[type[Payload], int] = {
     EntriesEvicted: 33,
     EntriesReleased: 34,
     RegionReset: 35,
-    # 36 PartStored
+    PartStored: 36,
     ScriptFailed: 37,
     ItemChanged: 38,
     ContextCompacted: 39,
@@ -706,7 +791,8 @@ NUMBERS: Mapping[type[Payload], int] = {
     InferenceRetried: 42,
     InferenceFailed: 43,
     TokensMeasured: 44,
-    # 45 PromptEpoch, 46 PromptAmended
+    PromptEpoch: 45,
+    PromptAmended: 46,
     ToolCallStarted: 50,
     ToolCallCompleted: 51,
     MessageReceived: 52,

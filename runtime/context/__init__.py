@@ -4,6 +4,7 @@ Values in, values out: no task, no clock, no I/O. How a window becomes a request
 starts at `Window.plan_write`, and only `Window.apply` changes it.
 """
 
+from shoal.runtime.context._amend import Ways, plan_prompt, planned_tokens
 from shoal.runtime.context._assemble import TOOLS, Part, Prompt, assemble
 from shoal.runtime.context._budget import Limits, resolve
 from shoal.runtime.context._calibration import Calibration
@@ -19,6 +20,10 @@ from shoal.runtime.context._changes import (
     EntryWritten,
     ItemChanged,
     LayoutChanged,
+    PartStored,
+    PromptAmended,
+    PromptChange,
+    PromptEpoch,
     RegionReset,
     SeedBlock,
     SeedRefreshed,
@@ -27,6 +32,7 @@ from shoal.runtime.context._changes import (
 from shoal.runtime.context._cut import cut_to, fit_blocks, materialise, named
 from shoal.runtime.context._desk import Answer, Origin
 from shoal.runtime.context._entry import Draft, Entry, Group, estimate, estimate_text
+from shoal.runtime.context._epoch import Epoch
 from shoal.runtime.context._layout import (
     CONVERSATION,
     FINAL_OUTPUT,
@@ -35,11 +41,11 @@ from shoal.runtime.context._layout import (
     declared,
     layout_of,
     names_of,
+    prompt_of,
 )
 from shoal.runtime.context._operations import OPERATIONS, operate
 from shoal.runtime.context._plan import Order, Plan
 from shoal.runtime.context._plan_custom import NOTHING_SAID, Said
-from shoal.runtime.context._refresh import items_of
 from shoal.runtime.context._render import Theme
 from shoal.runtime.context._routing import Destination, destination, pointer, where_stands
 from shoal.runtime.context._said import (
@@ -52,7 +58,9 @@ from shoal.runtime.context._said import (
     read_render,
     read_write,
 )
+from shoal.runtime.context._shelf import LoadPart, Shelf, nowhere
 from shoal.runtime.context._store import Item, RegionState
+from shoal.runtime.context._taking import said_by
 from shoal.runtime.context._window import Window
 from shoal.runtime.context.attribution import (
     OVERHEAD,
@@ -89,6 +97,7 @@ __all__ = [
     "Entry",
     "EntryKind",
     "EntryWritten",
+    "Epoch",
     "Group",
     "Hook",
     "Item",
@@ -96,12 +105,17 @@ __all__ = [
     "Layout",
     "LayoutChanged",
     "Limits",
+    "LoadPart",
     "Misread",
     "Order",
     "Origin",
     "Part",
+    "PartStored",
     "Plan",
     "Prompt",
+    "PromptAmended",
+    "PromptChange",
+    "PromptEpoch",
     "RegionReset",
     "RegionState",
     "Rendering",
@@ -111,8 +125,10 @@ __all__ = [
     "SeedRefreshed",
     "SeedResolved",
     "Share",
+    "Shelf",
     "Theme",
     "Value",
+    "Ways",
     "Window",
     "Wrote",
     "assemble",
@@ -124,18 +140,22 @@ __all__ = [
     "estimate",
     "estimate_text",
     "fit_blocks",
-    "items_of",
     "layout_of",
     "load_rendering",
     "materialise",
     "named",
     "names_of",
+    "nowhere",
     "operate",
+    "plan_prompt",
+    "planned_tokens",
     "pointer",
+    "prompt_of",
     "rates_of",
     "read_overflow",
     "read_render",
     "read_write",
     "resolve",
+    "said_by",
     "where_stands",
 ]

@@ -7,10 +7,11 @@ the change and the window alone, so that both end in the same window.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import final
 
 import msgspec
 
-from shoal.providers import EMPTY, Message
+from shoal.providers import EMPTY, Intake, Message
 from shoal.runtime.context._changes import (
     ContextCompacted,
     EntryWritten,
@@ -18,14 +19,29 @@ from shoal.runtime.context._changes import (
     SeedRefreshed,
     SeedResolved,
 )
-from shoal.runtime.context._entry import Entry, chars_of, unused
+from shoal.runtime.context._entry import Entry, chars_of, part_tokens, unused
+from shoal.runtime.context._shelf import Shelf
 from shoal.runtime.context._store import Item, RegionState
 
 
-def apply_write(state: RegionState, change: EntryWritten, seq: int, at: float, message: Message) -> None:
+def apply_write(
+    state: RegionState, change: EntryWritten, seq: int, at: float, message: Message, intake: Intake
+) -> None:
     """Put an entry that says *message* into *state*: in place of others, into the turn it answers, or behind all."""
     state.next_id = max(state.next_id, change.entry_id + 1)
-    entry = Entry(change.entry_id, seq, change.kind, message, change.tokens, chars_of(message), at, change.key)
+    entry = Entry(
+        change.entry_id,
+        seq,
+        change.kind,
+        message,
+        change.tokens,
+        chars_of(message),
+        at,
+        change.key,
+        None,
+        change.parts,
+        part_tokens(message, intake) if change.parts else 0,
+    )
     newest = state.newest
     if change.replaces:
         state.replace(change.replaces, (entry,))
@@ -77,16 +93,26 @@ def apply_summary(states: Mapping[str, RegionState], change: ContextCompacted, s
         target.append(entry)
 
 
-def apply_seed(state: RegionState, change: SeedResolved, seq: int, at: float) -> None:
+@final
+class Sown(msgspec.Struct, frozen=True):
+    """What a seed brought, and when: event *seq*, at unix seconds *at*, with its parts from *shelf*."""
+
+    seq: int
+    at: float
+    shelf: Shelf
+    intake: Intake
+
+
+def apply_seed(state: RegionState, change: SeedResolved, sown: Sown) -> None:
     """Put what a seed gave into *state*; of a checklist the items follow as changes of their own."""
     if state.region.kind != "checklist":
         ids = range(state.next_id, state.next_id + len(change.blocks))
-        state.replace((), _seed_entries(state, ids, change, (), seq, at))
+        state.replace((), _seed_entries(state, ids, change, (), sown))
 
 
-def apply_refresh(state: RegionState, change: SeedRefreshed, seq: int, at: float) -> None:
+def apply_refresh(state: RegionState, change: SeedRefreshed, sown: Sown) -> None:
     """Put what a seed gave in place of what it gave before."""
-    entries = _seed_entries(state, change.entry_ids, change, change.replaces, seq, at)
+    entries = _seed_entries(state, change.entry_ids, change, change.replaces, sown)
     state.replace(change.replaces, entries)
 
 
@@ -95,8 +121,7 @@ def _seed_entries(
     ids: Sequence[int],
     change: SeedResolved | SeedRefreshed,
     replaces: Sequence[int],
-    seq: int,
-    at: float,
+    sown: Sown,
 ) -> list[Entry]:
     """Return the blocks of *change* as entries.
 
@@ -109,6 +134,20 @@ def _seed_entries(
         state.next_id = max(state.next_id, entry_id + 1)
         key = unused(block.name, taken) if state.region.kind == "hashmap" and block.name else given.get(block.name)
         taken.add(key)
-        message = Message("user", (block.text,))
-        entries.append(Entry(entry_id, seq, "text", message, block.tokens, chars_of(message), at, key, block.name))
+        message = Message("user", (block.text,) if block.text else (), blobs=sown.shelf.blobs(block.parts))
+        entries.append(
+            Entry(
+                entry_id,
+                sown.seq,
+                "text",
+                message,
+                block.tokens,
+                chars_of(message),
+                sown.at,
+                key,
+                block.name,
+                block.parts,
+                part_tokens(message, sown.intake),
+            )
+        )
     return entries

@@ -6,15 +6,15 @@ entry touches that entry's region and joins what the others have ready.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Literal, TypeAlias, final
 
 import msgspec
 
-from shoal.providers import NO_TOOLS, Block, Segment, Text, ToolSet, Volatility
+from shoal.providers import NO_TOOLS, Blob, Block, Intake, Message, Segment, Text, ToolSet, Volatility
 from shoal.runtime.context._drawn import drawn
-from shoal.runtime.context._entry import chars_of, size
+from shoal.runtime.context._entry import chars_of, estimate_text, size
 from shoal.runtime.context._render import BLANK_LINE, Theme
 from shoal.runtime.context._said import Rendering
 from shoal.runtime.context._store import RegionState
@@ -24,7 +24,7 @@ from shoal.runtime.context.regions import KINDS
 TOOLS = "tools"
 """Owner of the tool schemas in an attribution."""
 
-Section: TypeAlias = Literal["tools", "system", "messages", "tail"]
+Section: TypeAlias = Literal["tools", "system", "parts", "messages", "tail"]
 
 
 @final
@@ -51,7 +51,7 @@ class Prompt(msgspec.Struct, frozen=True, eq=False):
     Args:
         tools: The tools.
         system: Blocks of the system section, in order.
-        messages: Segments of messages, in order; the conversation is last.
+        messages: Segments of messages, in order: the stored parts of system regions first, the conversation last.
         tail: Text behind the conversation; `None` for nothing.
         tokens: Estimate of all of it, tools included.
         chars: Characters of text and tool arguments, tools excluded.
@@ -110,6 +110,8 @@ def _why(part: Part, block: Block | None) -> str:
         return "at the tail: the next request leaves it out and says it anew at its own end"
     if not part.cacheable:
         return "it is made anew for every request"
+    if part.section == "parts":
+        return "stored parts of the region: sent anew after each change of them"
     if block is None:
         return "sent by every request of the stage" if part.section == "tools" else "new messages come at its end"
     if block.frozen:
@@ -136,6 +138,18 @@ class _Shown(msgspec.Struct, frozen=True, gc=False):
     message_parts: tuple[Part, ...] = ()
     message_tokens: int = 0
     message_chars: int = 0
+    lifted: tuple[Blob, ...] = ()
+    lifted_tokens: int = 0
+
+    @property
+    def digest(self) -> bytes:
+        """Stands for all of it; empty for nothing."""
+        return b"".join([*[block.digest for block in self.blocks], *[one.digest for one in self.segments]])
+
+    @property
+    def tokens(self) -> int:
+        """Estimate of what all of it costs."""
+        return self.block_tokens + self.message_tokens
 
 
 _NOTHING = _Shown()
@@ -145,25 +159,49 @@ def assemble(window: Window, tools: ToolSet = NO_TOOLS) -> Prompt:
     """Return the prompt of *window*'s stage with *tools* on offer. Same window, same bytes."""
     layout = window.layout
     system, messages, tail = (
-        [shown(window.states[name], layout.theme) for name in names]
+        [shown(window.states[name], layout.theme, window.intake) for name in names]
         for names in (layout.system, layout.messages, layout.tail)
     )
     blocks = (*system, *tail)
     offered = (Part(TOOLS, tools.tokens, "tools"),) if tools.specs else ()
+    lifted, stored = lifted_of(window)
     return Prompt(
         tools,
         tuple(chain.from_iterable([one.blocks for one in system])),
-        tuple(chain.from_iterable([one.segments for one in messages])),
+        (*lifted, *chain.from_iterable([one.segments for one in messages])),
         _joined([block for one in tail for block in one.blocks]),
-        tools.tokens + sum([one.block_tokens for one in blocks]) + sum([one.message_tokens for one in messages]),
+        tools.tokens
+        + sum([one.block_tokens + one.lifted_tokens for one in blocks])
+        + sum([one.message_tokens for one in messages]),
         sum([one.block_chars for one in blocks]) + sum([one.message_chars for one in messages]),
         (
             *offered,
             *chain.from_iterable([one.block_parts for one in system]),
+            *stored,
             *chain.from_iterable([one.message_parts for one in messages]),
             *chain.from_iterable([one.block_parts for one in tail]),
         ),
     )
+
+
+def lifted_of(window: Window) -> tuple[tuple[Segment, ...], tuple[Part, ...]]:
+    """Return the stored parts of system regions as one user message, and what each region has of it.
+
+    Returns:
+        One segment, the same object while the parts are the same, or none; and one part a region.
+    """
+    layout = window.layout
+    every = [(name, shown(window.states[name], layout.theme, window.intake)) for name in (*layout.system, *layout.tail)]
+    lifting = [(name, one) for name, one in every if one.lifted]
+    if not lifting:
+        return (), ()
+    blobs = tuple(chain.from_iterable([one.lifted for _, one in lifting]))
+    held = window.lifted
+    if held is None or held.messages[0].blobs != blobs:  # parts are equal only where they are the same
+        owner = ", ".join([name for name, _ in lifting])
+        tokens = sum([one.lifted_tokens for _, one in lifting])
+        held = window.lifted = Segment(owner, (Message("user", blobs=blobs),), tokens, closed=True)
+    return (held,), tuple([Part(name, one.lifted_tokens, "parts") for name, one in lifting])
 
 
 def _joined(blocks: Sequence[Block]) -> Text | None:
@@ -172,15 +210,15 @@ def _joined(blocks: Sequence[Block]) -> Text | None:
     return Text(BLANK_LINE.body.join(bodies)) if bodies else None
 
 
-def shown(state: RegionState, theme: Theme) -> _Shown:
-    """Return what *state* brings to a prompt."""
+def shown(state: RegionState, theme: Theme, intake: Intake) -> _Shown:
+    """Return what *state* brings to a prompt for a model with that *intake*."""
     if state.cached is None:
-        state.cached = _show(state, theme)
+        state.cached = _show(state, theme, intake)
     made: _Shown = state.cached
     return made
 
 
-def _show(state: RegionState, theme: Theme) -> _Shown:
+def _show(state: RegionState, theme: Theme, intake: Intake) -> _Shown:
     scripted = isinstance(state.rendering, Rendering)
     if state.empty and state.instructions is None and not scripted:
         return _NOTHING
@@ -199,6 +237,9 @@ def _show(state: RegionState, theme: Theme) -> _Shown:
         chars = state.chars + (0 if state.instructions is None else size(state.instructions)[0])
         block_chars, message_chars = (0, chars) if made.segments else (chars, 0)
     said = (Part(name, messages, "messages"),) if made.segments else ()
+    # In messages of the window's own they stand where they came.
+    lifted = tuple(_pointed_at(state, intake)) if state.parts and (scripted or not made.segments) else ()
+    lines = sum([estimate_text(blob.stand_in) for blob in lifted])
     return _Shown(
         made.blocks,
         parts,
@@ -208,4 +249,16 @@ def _show(state: RegionState, theme: Theme) -> _Shown:
         said,
         messages if said else 0,
         message_chars,
+        lifted,
+        state.part_tokens + lines if lifted else 0,
     )
+
+
+def _pointed_at(state: RegionState, intake: Intake) -> Iterator[Blob]:
+    """Yield the stored parts of *state* that a model with that *intake* is shown, each with a line that says where."""
+    for entry in state.all_entries():
+        key = "" if entry.key is None else f" under `{entry.key}`"
+        for blob in entry.message.blobs:
+            if intake.shows(blob):
+                line = Text.of(f"In `{state.region.name}`{key}: {blob.stand_in}")
+                yield msgspec.structs.replace(blob, stand_in=line)

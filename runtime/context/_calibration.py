@@ -33,7 +33,9 @@ class Calibration(msgspec.Struct, frozen=True, gc=False):
         """
         return round(region_tokens * self.ratio) + base_tokens
 
-    def observed(self, region_tokens: int, base_tokens: int, measured_tokens: int) -> Calibration:
+    def observed(
+        self, region_tokens: int, base_tokens: int, measured_tokens: int, *, exact: bool = False
+    ) -> Calibration:
         """Return the calibration after a request was measured.
 
         The first measurement counts in full, later ones as an exponentially weighted average.
@@ -42,9 +44,10 @@ class Calibration(msgspec.Struct, frozen=True, gc=False):
             region_tokens: Estimate of the regions in that request.
             base_tokens: Estimate of its tool schemas and framing.
             measured_tokens: What the provider counted or billed for all of it.
+            exact: It is the vendor's own count of what is about to be sent, and replaces what was known.
         """
         if region_tokens < _FEWEST_TOKENS:
             return self
         now = min(_HIGHEST, max(_LOWEST, (measured_tokens - base_tokens) / region_tokens))
-        ratio = now if not self.seen else self.ratio + _WEIGHT * (now - self.ratio)
+        ratio = now if exact or not self.seen else self.ratio + _WEIGHT * (now - self.ratio)
         return Calibration(ratio, self.seen + 1)

@@ -14,10 +14,55 @@ import msgspec
 from shoal.providers import Text
 
 EntryKind: TypeAlias = Literal["text", "user_message", "assistant_turn", "tool_result", "summary"]
-EvictReason: TypeAlias = Literal["budget", "max_items", "max_entries", "pressure", "layout", "compaction_failed"]
+EvictReason: TypeAlias = Literal[
+    "budget", "max_items", "max_entries", "pressure", "layout", "compaction_failed", "max_stored"
+]
+
+EpochReason: TypeAlias = Literal[
+    "first",
+    "model",
+    "tools",
+    "instructions",
+    "layout",
+    "eviction",
+    "release",
+    "reset",
+    "compaction",
+    "masking",
+    "rewrite",
+    "pressure",
+    "cost",
+    "parts",
+]
+AmendmentForm: TypeAlias = Literal["system", "turn", "user", "entries"]
 
 WHOLE = -1
 """`index` of an entry that takes the whole content of its source."""
+
+
+@final
+class PartStored(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Bytes came to the run: an image, a document or anything else. They stand once in the journal, by their digest.
+
+    Args:
+        digest: SHA-256 of the bytes, hex.
+        name: The part's name, unique in its run.
+        mime: What the bytes are, by themselves.
+        size: How many bytes.
+        width_px: Width of an image; `None` where it is unknown.
+        height_px: Height of an image; `None` where it is unknown.
+        pages: Pages of a document; `None` where they are unknown.
+        seconds: How long a recording lasts; `None` where it is unknown.
+    """
+
+    digest: str
+    name: str
+    mime: str
+    size: int
+    width_px: int | None = None
+    height_px: int | None = None
+    pages: int | None = None
+    seconds: float | None = None
 
 
 @final
@@ -37,6 +82,7 @@ class EntryWritten(msgspec.Struct, frozen=True, gc=False, array_like=True):
         replaces: Ids of the entries that go in the same step (a replaced key, a rewritten region).
         over_budget: The region is over its budget by this group, and stays so until the next one.
         counted: How the tokens were counted: `estimate` or a tokenizer's name.
+        parts: Seqs of the `PartStored` of each stored part that it holds, in order.
     """
 
     region: str
@@ -51,6 +97,7 @@ class EntryWritten(msgspec.Struct, frozen=True, gc=False, array_like=True):
     replaces: tuple[int, ...] = ()
     over_budget: bool = False
     counted: str = "estimate"
+    parts: tuple[int, ...] = ()
 
 
 @final
@@ -155,12 +202,14 @@ class SeedBlock(msgspec.Struct, frozen=True, gc=False, array_like=True):
         text: The text, its heading line included.
         tokens: What it costs.
         ok: False where this piece failed and *text* is the old one.
+        parts: Seqs of the `PartStored` of each stored part behind the text.
     """
 
     name: str
     text: Text
     tokens: int
     ok: bool = True
+    parts: tuple[int, ...] = ()
 
 
 @final
@@ -229,6 +278,52 @@ class LayoutChanged(msgspec.Struct, frozen=True, gc=False, array_like=True):
     window_tokens: int
     changes: tuple[BudgetChange, ...]
 
+
+# --- what was sent to a model that binds its thinking to every byte in front of it
+
+
+@final
+class PromptEpoch(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The next request is made anew; from it on nothing that was sent changes until the next epoch.
+
+    Args:
+        reason: What ended the epoch before: `first` and `model` had none, `layout` hides what it showed, `pressure`
+            and `cost` drop its amendments; the others changed or removed what had been sent.
+        tokens_rewritten: Estimate of what the request sends anew, from its first byte that differs on.
+        thinking_dropped: How many turns lose their thinking: it is bound to what stood in front of it.
+        silent_from: The conversation's entries from this id on are those; 0 for all of them.
+        renders: What scripts had rendered of custom regions: region, and the digest under which the journal holds it.
+    """
+
+    reason: EpochReason
+    tokens_rewritten: int
+    thinking_dropped: int = 0
+    silent_from: int = 0
+    renders: tuple[tuple[str, str], ...] = ()
+
+
+@final
+class PromptAmended(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A region is said at the end of the next request, and stays there for the rest of the epoch.
+
+    Args:
+        region: The region.
+        form: `system`, a system message within the conversation; `turn`, one that counts for one turn only; `user`,
+            a user message behind the results; `entries`, the entries themselves as messages.
+        text: What is said; `None` where it is what was last said of the region, or with `entries`.
+        tokens: What it costs.
+        entry_ids: Of `entries`: which, oldest first.
+    """
+
+    region: str
+    form: AmendmentForm
+    text: Text | None
+    tokens: int
+    entry_ids: tuple[int, ...] = ()
+
+
+PromptChange: TypeAlias = PromptEpoch | PromptAmended
+"""How the prompt of an append-only model goes on; it changes no region."""
 
 Change: TypeAlias = (
     EntryWritten

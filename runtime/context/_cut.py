@@ -7,9 +7,12 @@ from typing import final
 
 import msgspec
 
-from shoal.providers import Message, Text
+from shoal.blueprints import Region
+from shoal.providers import Blob, Message, Text
 from shoal.runtime.context._changes import SeedBlock
 from shoal.runtime.context._entry import BYTES_PER_TOKEN, estimate_text, unused
+from shoal.runtime.context._shelf import Shelf
+from shoal.runtime.context._taking import takes_blocks
 
 SMALLEST_SHARE = 256
 """Tokens that each tool result of a turn keeps at the least."""
@@ -34,21 +37,28 @@ class Cut(msgspec.Struct, frozen=True, gc=False):
     of_tokens: int
 
 
-def materialise(content: Message, cut: int | None, text: Text | None) -> Message:
-    """Return *content* as an entry holds it: its first *cut* characters, then *text*."""
+def materialise(content: Message, cut: int | None, text: Text | None, blobs: tuple[Blob, ...] = ()) -> Message:
+    """Return *content* as an entry holds it: its first *cut* characters, then *text*, then *blobs*."""
+    if cut is None and text is None and blobs == content.blobs:
+        return content
     if cut is None:
-        return content if text is None else msgspec.structs.replace(content, texts=(*content.texts, text))
-    kept = Text.of(content.text[:cut])
-    return msgspec.structs.replace(content, texts=tuple(piece for piece in (kept, text) if piece))
+        texts = content.texts if text is None else (*content.texts, text)
+    else:
+        texts = tuple(piece for piece in (Text.of(content.text[:cut]), text) if piece)
+    return msgspec.structs.replace(content, texts=texts, blobs=blobs)
 
 
 def cut_to(content: Message, tokens: int, most_tokens: int) -> Cut:
     """Cut *content*, which costs *tokens*, so that it costs at most *most_tokens*, marker included.
 
-    The marker stays whole, so that a very small limit is passed by what the marker costs.
+    The marker stays whole, so that a very small limit is passed by what the marker costs. Stored parts cannot be cut:
+    what is left of them are their stand-ins, which the marker lists.
     """
     plain = content.text
-    marker = Text.of(f"\n[cut: about {max(0, most_tokens)} of {tokens} tokens]")
+    lines = "".join(f"\n{blob.stand_in}" for blob in content.blobs)
+    only = "; of the parts above only the names" if lines else ""
+    line = f"{lines}\n[cut: about {max(0, most_tokens)} of {tokens} tokens{only}]"
+    marker = Text.of(line if plain else line.lstrip("\n"))
     room = max(0, most_tokens - estimate_text(marker))
     chars = _fitting(plain, room * BYTES_PER_TOKEN)
     message = materialise(content, chars, marker)
@@ -89,27 +99,31 @@ def named(blocks: Iterable[SeedBlock]) -> tuple[SeedBlock, ...]:
     return tuple(made)
 
 
-def fit_blocks(blocks: Sequence[SeedBlock], room_tokens: int) -> tuple[tuple[SeedBlock, ...], tuple[str, ...]]:
+def fit_blocks(
+    blocks: Sequence[SeedBlock], room_tokens: int, region: Region, shelf: Shelf
+) -> tuple[tuple[SeedBlock, ...], tuple[str, ...]]:
     """Cut what a seed gave to *room_tokens*, with a marker; blocks for which nothing is left are dropped.
 
     Args:
         blocks: What the seed gave, in order; those that failed are left out.
         room_tokens: What the region takes.
+        region: The region; blocks of a type that it does not take are dropped.
+        shelf: Where their stored parts are.
 
     Returns:
         The blocks that fit, in order, and a note on each that was cut or dropped.
     """
+    taken, notes = takes_blocks(region, [block for block in named(blocks) if block.ok], shelf)
     fitting: list[SeedBlock] = []
-    notes: list[str] = []
     left = room_tokens
-    for block in named(blocks):
-        if not block.ok:
-            continue
+    for block in taken:
         kept = block
         if block.tokens > left:
-            shorter = cut_to(Message("user", (block.text,)), block.tokens, left)
+            whole = Message("user", (block.text,) if block.text else (), blobs=shelf.blobs(block.parts))
+            shorter = cut_to(whole, block.tokens, left)
             text = Text(b"".join([piece.body for piece in shorter.message.texts]))
-            kept = msgspec.structs.replace(block, text=text, tokens=shorter.tokens if shorter.chars else 0)
+            cost = shorter.tokens if shorter.chars or block.parts else 0
+            kept = msgspec.structs.replace(block, text=text, tokens=cost, parts=())
             notes.append(f"{block.name or 'seed'}: {kept.tokens} of {block.tokens} tokens fit")
         if kept.tokens:
             fitting.append(kept)

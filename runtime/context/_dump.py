@@ -47,4 +47,7 @@ def _dump_entry(entry: Entry) -> tuple[object, ...]:
         entry.created,
         entry.key,
         entry.seed,
+        entry.parts,
+        entry.part_tokens,
+        [(blob.name, blob.digest) for blob in message.blobs],
     )

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, final
 
 import msgspec
 
-from shoal.providers import Message, Text
+from shoal.providers import TEXT_ONLY, Intake, Message, Text, TextCounter
 from shoal.runtime.context._changes import WHOLE, EntryKind
 
 Writer: TypeAlias = Literal["model", "framework", "routing", "seed"]
@@ -28,6 +28,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False, eq=False):
         created: When it was written, unix seconds.
         key: Its key; `None` for an entry without one.
         seed: Name of the block of a seed that it is, which a refresh replaces; `None` where no seed put it here.
+        parts: Seqs of the stored parts that stand behind its text, one a blob of *message*.
+        part_tokens: What of *tokens* the model reads in their place: their bytes, or what they say.
     """
 
     entry_id: int
@@ -39,11 +41,13 @@ class Entry(msgspec.Struct, frozen=True, gc=False, eq=False):
     created: float
     key: str | None = None
     seed: str | None = None
+    parts: tuple[int, ...] = ()
+    part_tokens: int = 0
 
     @property
     def text(self) -> str:
-        """What it says, as one string."""
-        return self.message.text
+        """What it says, as one string; a stored part is there as its stand-in."""
+        return said_in(self.message)
 
     # An entry that nothing joined is a group of its own: most are, and a value around each costs more than it says.
 
@@ -124,6 +128,7 @@ class Draft(msgspec.Struct, frozen=True, gc=False, eq=False):
         text: What *message* says behind them; `None` for nothing.
         writer: Who writes. `routing` is cut to what fits; the others are refused.
         counted: How the tokens were counted.
+        parts: Seqs of the stored parts that stand behind its text, one a blob of *message*.
     """
 
     kind: EntryKind
@@ -136,6 +141,7 @@ class Draft(msgspec.Struct, frozen=True, gc=False, eq=False):
     text: Text | None = None
     writer: Writer = "framework"
     counted: str = "estimate"
+    parts: tuple[int, ...] = ()
 
 
 def unused(name: str, taken: Container[str | None]) -> str:
@@ -153,19 +159,30 @@ def size(text: Text) -> tuple[int, int]:
     return len(plain), len(plain) if body.isascii() and plain.isascii() else len(plain.encode())
 
 
+def said_in(message: Message) -> str:
+    """Return what *message* says as one string, each of its stored parts as its stand-in on a line of its own."""
+    if not message.blobs:
+        return message.text
+    lines = (message.text, *[str(blob.stand_in) for blob in message.blobs])
+    return "\n".join(line for line in lines if line)
+
+
 def chars_of(message: Message) -> int:
-    """Return the length of *message* in characters, tool arguments included."""
+    """Return the length of *message* in characters, tool arguments and what its stored parts say included."""
     chars = 0
     for text in message.texts:
         chars += size(text)[0]
+    for blob in message.blobs:
+        chars += size(blob.stand_in)[0] + (0 if blob.text is None else size(blob.text)[0])
     for call in message.calls:
         chars += size(call.arguments)[0]
     return chars
 
 
 def bytes_of(entries: Sequence[Entry]) -> int:
-    """Return the UTF-8 bytes of what *entries* say."""
-    return sum(size(text)[1] for entry in entries for text in entry.message.texts)
+    """Return the UTF-8 bytes of what *entries* say, a stored part counting as its stand-in."""
+    texts = sum(size(text)[1] for entry in entries for text in entry.message.texts)
+    return texts + sum(size(blob.stand_in)[1] for entry in entries for blob in entry.message.blobs)
 
 
 BYTES_PER_TOKEN = 4
@@ -176,11 +193,36 @@ def estimate_text(text: Text) -> int:
     return -(-size(text)[1] // BYTES_PER_TOKEN)
 
 
-def estimate(message: Message) -> int:
-    """Estimate what *message* costs in tokens, tool calls included, framing excluded."""
+def estimate(message: Message, intake: Intake = TEXT_ONLY) -> int:
+    """Estimate what *message* costs in tokens on a model with that *intake*, tool calls included, framing excluded."""
     total = 0
     for text in message.texts:
         total += size(text)[1]
     for call in message.calls:
         total += size(call.arguments)[1] + len(call.name)
-    return -(-total // BYTES_PER_TOKEN)
+    if not message.blobs:
+        return -(-total // BYTES_PER_TOKEN)
+    total += sum([size(blob.stand_in)[1] for blob in message.blobs])
+    return -(-total // BYTES_PER_TOKEN) + part_tokens(message, intake)
+
+
+def part_tokens(message: Message, intake: Intake) -> int:
+    """Estimate what the stored parts of *message* cost on a model with that *intake*, beside their stand-ins."""
+    tokens = 0
+    for blob in message.blobs:
+        tokens += intake.tokens(blob) if blob.text is None else estimate_text(blob.text)
+    return tokens
+
+
+COUNTED_BYTES = 32_768
+"""A longer text is estimated: counting one would hold up everybody else."""
+
+
+def counted(draft: Draft, counter: TextCounter | None) -> Draft:
+    """Return *draft* as *counter* counts it; as it is where nobody counts, or where it is too long to be counted."""
+    if counter is None or counter.estimates or draft.message.blobs or draft.tokens * BYTES_PER_TOKEN > COUNTED_BYTES:
+        return draft
+    message = draft.message
+    tokens = sum([counter.count(text) for text in message.texts])
+    tokens += sum([counter.count(call.arguments) + counter.count(Text.of(call.name)) for call in message.calls])
+    return msgspec.structs.replace(draft, tokens=max(1, tokens), counted=counter.name)

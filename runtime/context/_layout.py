@@ -45,11 +45,12 @@ _STEADINESS = {
     "temporary": 2,
     "clearable": 2,
 }
-_CHUNKED = ("pinned", "compact_history", "compacting", "temporary", "clearable")
+CHUNKED = ("pinned", "compact_history", "compacting", "temporary", "clearable")
+"""Kinds that show their entries one behind the other, and are cut into chunks where they grow."""
 _KINDS_OF_OWN: Mapping[str, Collection[str]] = {
     CONVERSATION: ("sliding_window", "custom"),
-    FINAL_OUTPUT: (*_CHUNKED, "sliding_window"),
-    INSTRUCTIONS: _CHUNKED,
+    FINAL_OUTPUT: (*CHUNKED, "sliding_window"),
+    INSTRUCTIONS: CHUNKED,
 }
 """What a region that every run has may be declared as: turns are messages, an answer comes without a key."""
 
@@ -97,7 +98,7 @@ def cut_of(region: Region) -> Cut:
     """Return how the content of *region* is cut into chunks."""
     if region.kind == "sliding_window":
         return "messages"
-    return "grows" if region.volatility == "grows" and region.kind in _CHUNKED else "never"
+    return "grows" if region.volatility == "grows" and region.kind in CHUNKED else "never"
 
 
 def names_of(blueprint: Blueprint) -> tuple[str, ...]:
@@ -108,6 +109,12 @@ def names_of(blueprint: Blueprint) -> tuple[str, ...]:
 def declared(blueprint: Blueprint) -> tuple[Region, ...]:
     """Return the layout that *blueprint* declares, or the default one."""
     return blueprint.regions or DEFAULT_REGIONS
+
+
+def prompt_of(stage: Stage) -> str:
+    """Return the prompt of *stage*, with what it is told of how to split its work; empty for none."""
+    split = stage.fan_out.split_prompt if stage.fan_out is not None else ""
+    return "\n".join(filter(None, (stage.system_prompt, split)))
 
 
 def layout_of(blueprint: Blueprint, stage: Stage, theme: Theme) -> Layout:
@@ -123,7 +130,8 @@ def layout_of(blueprint: Blueprint, stage: Stage, theme: Theme) -> Layout:
     visible = {region.name: region for region in own if region.name not in stage.context.hide}
     # The four that every run has are never hidden: a layout that omits one keeps the definition it has elsewhere.
     visible |= {name: everything[name] for name in ALWAYS_REGIONS if name not in visible}
-    text = None if stage.prompt_as == "nudge" or not stage.system_prompt else Text.of(stage.system_prompt)
+    told = prompt_of(stage)
+    text = None if stage.prompt_as == "nudge" or not told else Text.of(told)
     order = {name: position for position, name in enumerate(visible)}
     system = [r for r in visible.values() if r.kind != "sliding_window" and r.placement != "tail"]
     system.sort(key=lambda region: _place(region, order))

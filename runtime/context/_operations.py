@@ -12,6 +12,7 @@ from shoal.runtime.context._desk import Answer, Desk, OperationRefused, Origin
 from shoal.runtime.context._plan_custom import NOTHING_SAID, Said
 from shoal.runtime.context._region_tools import (
     context_append,
+    context_attach,
     context_delete,
     context_list,
     context_read,
@@ -51,6 +52,7 @@ def operate(
 OPERATIONS: Mapping[str, Callable[[Desk, Mapping[str, Any]], Answer]] = {
     "context_write": context_write,
     "context_append": context_append,
+    "context_attach": context_attach,
     "context_read": context_read,
     "context_list": context_list,
     "context_delete": context_delete,

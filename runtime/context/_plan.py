@@ -9,14 +9,17 @@ import msgspec
 from shoal.providers import Message, Text
 from shoal.runtime.context._changes import Change, EntriesEvicted, EntryWritten, EvictReason, ItemChanged
 from shoal.runtime.context._cut import Cut, cut_to
-from shoal.runtime.context._entry import Draft, estimate_text
+from shoal.runtime.context._entry import Draft, estimate, estimate_text
 from shoal.runtime.context._store import RegionState
+from shoal.runtime.context._taking import crowd, types_of, uncovered
 from shoal.runtime.context.regions import KINDS, Admission, Asked
 
 Outcome: TypeAlias = Literal["written", "refused", "wait"]
 Planned: TypeAlias = tuple[Change, Message | None]
 """A change to journal and apply, with the message that it brings."""
 
+_MARKER_TOKENS = 24
+ESTIMATED = "estimate"
 _CUT_TO_FIT = frozenset({"routing", "seed"})
 
 
@@ -68,7 +71,18 @@ class Plan(msgspec.Struct, frozen=True):
 def plan_entry(state: RegionState, draft: Draft, asked: Asked, most_tokens: int | None) -> Plan:
     """Return what writing *draft* into *state* as one entry comes to, cut to *most_tokens* where that is not `None`."""
     cut = as_admitted(state, draft, asked, most_tokens)
-    admission = KINDS[state.region.kind].write(state, cut, asked)
+    why = None if asked.record else uncovered(state.region, types_of(cut.message))
+    if why is not None:
+        return _turned_away(state, why, "Write what it takes.", asked, draft.tokens)
+    crowded = crowd(state, cut, asked.replaces, joins=asked.joins)
+    if crowded.why and asked.record:  # it is never refused: of its parts the names stay
+        cut = _as_cut(cut, cut_to(cut.message, cut.tokens, _named_only(cut.message)))
+    elif crowded.why:
+        remedy = "Release some with `context_delete` first." if "It holds" in crowded.why else ""
+        return _turned_away(state, crowded.why, remedy, asked, draft.tokens)
+    gone = frozenset(crowded.evict)
+    left = msgspec.structs.replace(asked, replaces=asked.replaces | gone, freed=asked.freed + crowded.tokens)
+    admission = KINDS[state.region.kind].write(state, cut, left if gone else asked)
     name = state.region.name
     orders = (Order(name, admission.order),) if admission.order else ()
     if admission.verdict == "wait":
@@ -76,6 +90,8 @@ def plan_entry(state: RegionState, draft: Draft, asked: Asked, most_tokens: int 
     if admission.verdict == "refuse":
         return _refused(admission, asked, orders, draft.tokens)
     changes: list[Planned] = []
+    if gone:
+        changes.append((evicted(state, crowded.evict, "max_stored"), None))
     if admission.evict:
         changes.append((evicted(state, admission.evict, admission.reason), None))
     written = EntryWritten(
@@ -91,6 +107,7 @@ def plan_entry(state: RegionState, draft: Draft, asked: Asked, most_tokens: int 
         admission.replaces or tuple(sorted(asked.replaces)),
         admission.over_budget,
         cut.counted,
+        cut.parts,
     )
     changes.append((written, cut.message))
     return Plan("written", tuple(changes), orders, tokens=cut.tokens, of_tokens=draft.tokens, ratio=asked.ratio)
@@ -119,11 +136,36 @@ def _as_cut(draft: Draft, shorter: Cut) -> Draft:
     whole = draft.cut is None and draft.text is None
     if draft.source and whole:
         return msgspec.structs.replace(
-            draft, message=shorter.message, tokens=shorter.tokens, cut=shorter.chars, text=shorter.marker
+            draft,
+            message=shorter.message,
+            tokens=shorter.tokens,
+            cut=shorter.chars,
+            text=shorter.marker,
+            counted=ESTIMATED,
+            parts=(),
         )
     return msgspec.structs.replace(
-        draft, message=shorter.message, tokens=shorter.tokens, source=0, index=-1, cut=None, text=None
+        draft,
+        message=shorter.message,
+        tokens=shorter.tokens,
+        source=0,
+        index=-1,
+        cut=None,
+        text=None,
+        counted=ESTIMATED,
+        parts=(),
     )
+
+
+def _named_only(message: Message) -> int:
+    """Return what *message* costs with the names of its stored parts in place of them, a marker included."""
+    lines = sum(estimate_text(blob.stand_in) + 1 for blob in message.blobs)
+    return estimate(msgspec.structs.replace(message, blobs=())) + lines + _MARKER_TOKENS
+
+
+def _turned_away(state: RegionState, why: str, remedy: str, asked: Asked, of_tokens: int) -> Plan:
+    said = f"`{state.region.name}` {why}"
+    return Plan("refused", why=said, of_tokens=of_tokens, remedy=remedy, ratio=asked.ratio)
 
 
 def _refused(admission: Admission, asked: Asked, orders: tuple[Order, ...], of_tokens: int) -> Plan:
@@ -163,6 +205,8 @@ def plan_items(state: RegionState, draft: Draft, asked: Asked, most_tokens: int 
 
     A writer whose entries are cut to fit gets the first lines that fit; from the others all lines go in, or none.
     """
+    if draft.parts:
+        return _turned_away(state, "is a checklist and takes items of text", "", asked, draft.tokens)
     texts = [Text.of(line.strip()) for line in draft.message.text.splitlines() if line.strip()]
     costs = [item_tokens(text) for text in texts]
     of_tokens = sum(costs)

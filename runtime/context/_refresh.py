@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from shoal.providers import Message, Text
+from shoal.providers import EMPTY, Message, Text
 from shoal.runtime.context._changes import SeedBlock, SeedRefreshed
 from shoal.runtime.context._cut import fit_blocks, named
 from shoal.runtime.context._entry import Draft, Entry
 from shoal.runtime.context._plan import Planned, plan_items
+from shoal.runtime.context._shelf import Shelf
 from shoal.runtime.context._store import RegionState
+from shoal.runtime.context._taking import said_by
 from shoal.runtime.context.regions import Asked
 
 BlockKeys: TypeAlias = tuple[tuple[str, str], ...]
@@ -23,6 +25,7 @@ def plan_refresh(
     form: str,
     blocks: Sequence[SeedBlock],
     notes: tuple[str, ...],
+    shelf: Shelf,
     keys: BlockKeys = (),
 ) -> tuple[Planned, ...]:
     """Return what changes where the seed of *state* gives *blocks* now; nothing where it gives the same bytes.
@@ -33,8 +36,8 @@ def plan_refresh(
         return _new_items(state, asked, blocks)
     old = {entry.seed: entry for entry in state.all_entries() if entry.seed is not None}
     room = asked.limits.budget - state.charged + sum(entry.tokens for entry in old.values())
-    fitting, left_out = fit_blocks(tuple(_with_old(blocks, old)), room)
-    if [block.text for block in fitting] == [entry.message.texts[0] for entry in old.values()]:
+    fitting, left_out = fit_blocks(tuple(_with_old(blocks, old)), room, state.region, shelf)
+    if [(block.text, block.parts) for block in fitting] == [(_text(entry), entry.parts) for entry in old.values()]:
         return ()
     ids = tuple(range(state.next_id, state.next_id + len(fitting)))
     replaces = tuple(entry.entry_id for entry in old.values())
@@ -50,18 +53,16 @@ def _with_old(blocks: Sequence[SeedBlock], old: Mapping[str, Entry]) -> Iterator
         if held is None or block.ok:
             yield block
         else:
-            yield SeedBlock(block.name, held.message.texts[0], held.tokens)
+            yield SeedBlock(block.name, _text(held), held.tokens, parts=held.parts)
 
 
-def items_of(block: SeedBlock) -> str:
-    """Return the lines of *block* that become items of a checklist: all but the one that names where it comes from."""
-    first, _, rest = str(block.text).partition("\n")
-    return rest if block.name and first.startswith("--- ") and first.endswith(" ---") else str(block.text)
+def _text(entry: Entry) -> Text:
+    return next(iter(entry.message.texts), EMPTY)
 
 
 def _new_items(state: RegionState, asked: Asked, blocks: Sequence[SeedBlock]) -> tuple[Planned, ...]:
     """Return an open item for each line that no item has yet; what is on the list stays as it is."""
     known = {str(item.text) for item in state.items.values()}
-    lines = [line.strip() for block in blocks if block.ok for line in items_of(block).splitlines()]
+    lines = [line.strip() for block in blocks if block.ok for line in said_by(block).splitlines()]
     text = Text.of("\n".join(line for line in dict.fromkeys(lines) if line not in known))
     return plan_items(state, Draft("text", Message("user", (text,)), 0, writer="seed"), asked, None).changes

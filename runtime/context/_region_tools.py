@@ -11,7 +11,7 @@ from shoal.providers import Message, Text
 from shoal.runtime.context._assemble import shown
 from shoal.runtime.context._changes import WHOLE, EntriesEvicted, EntriesReleased, EntryWritten
 from shoal.runtime.context._desk import Answer, Desk, OperationRefused, key_of, text_of
-from shoal.runtime.context._entry import Draft, Entry, Group, estimate_text, ids_of
+from shoal.runtime.context._entry import Draft, Entry, Group, estimate, ids_of, said_in
 from shoal.runtime.context._layout import FINAL_OUTPUT, INSTRUCTIONS
 from shoal.runtime.context._plan import Plan
 from shoal.runtime.context._store import RegionState
@@ -45,11 +45,26 @@ def context_append(desk: Desk, args: Mapping[str, Any]) -> Answer:
     held = [entry for entry in state.all_entries() if entry.key == draft.key] if draft.key else []
     if state.region.kind != "hashmap" or not held:
         return _written(desk, state, draft, (), f"Added entry {state.next_id}")
-    text = Text.of(f"{held[0].text}\n{draft.message.text}")
-    joined = msgspec.structs.replace(
-        draft, message=Message("user", (text,)), tokens=estimate_text(text), source=0, index=WHOLE
-    )
+    old = held[0]
+    text = Text.of(f"{old.message.text}\n{draft.message.text}" if old.message.texts else draft.message.text)
+    message = Message("user", (text,), blobs=old.message.blobs)
+    tokens = estimate(message, desk.window.intake)
+    joined = msgspec.structs.replace(draft, message=message, tokens=tokens, source=0, index=WHOLE, parts=old.parts)
     return _written(desk, state, joined, (), f"Added to key {draft.key!r}")
+
+
+def context_attach(desk: Desk, args: Mapping[str, Any]) -> Answer:
+    """Add a stored part to a region; in a hashmap, in place of what its key holds."""
+    state = desk.writable(args["region"])
+    part, key, shelf = text_of(args, "part"), key_of(args), desk.window.shelf
+    seq = shelf.find(part)
+    if seq is None:
+        names = ", ".join(repr(stored.name) for stored in shelf.stored.values()) or "none"
+        raise OperationRefused(f"there is no stored part {part!r}; stored parts: {names}")
+    message = Message("user", blobs=shelf.blobs((seq,)))
+    tokens = max(1, estimate(message, desk.window.intake))
+    draft = Draft("text", message, tokens, key=key, writer="model", parts=(seq,))
+    return _written(desk, state, draft, (), f"Attached {message.blobs[0].stand_in}")
 
 
 def _written(desk: Desk, state: RegionState, draft: Draft, old: Sequence[Entry], said: str) -> Answer:
@@ -99,8 +114,8 @@ def context_read(desk: Desk, args: Mapping[str, Any]) -> Answer:
             keys = ", ".join(sorted({repr(e.key) for e in state.all_entries() if e.key is not None})) or "none"
             raise OperationRefused(f"`{state.region.name}` has no key {key!r}; keys: {keys}")
         return Answer("\n\n".join(entry.text for entry in found))
-    held = shown(state, desk.window.layout.theme)
-    said = [f"{message.role}: {message.text}" for segment in held.segments for message in segment.messages]
+    held = shown(state, desk.window.layout.theme, desk.window.intake)
+    said = [f"{message.role}: {said_in(message)}" for segment in held.segments for message in segment.messages]
     return Answer("\n\n".join((*(block.text for block in held.blocks), *said)) or "(empty)")
 
 

@@ -13,10 +13,11 @@ import msgspec
 
 from shoal.blueprints import CallerSeed, Region
 from shoal.providers import Block, Reach, Segment, Text
-from shoal.runtime.context._entry import estimate_text
+from shoal.runtime.context._entry import Entry, estimate_text
 from shoal.runtime.context._store import Chunk, RegionState
 
 BLANK_LINE = Text.of("\n\n")
+NEW_LINE = Text.of("\n")
 _LINE_MARK = b"## "
 
 
@@ -54,6 +55,10 @@ class Theme:
             made = self._headings[key] = Text(Text.of(line).body + under.body)
         return made
 
+    def now(self, region: Region) -> Text:
+        """Return the heading of *region* where it is said again."""
+        return Text.of(f"## {region.name} (now)\n")
+
 
 @final
 class Rendered(msgspec.Struct, frozen=True, gc=False):
@@ -90,13 +95,21 @@ def _block(region: Region, chunk: Chunk, theme: Theme) -> Block:
         for entry in group.entries:
             if len(texts) > 1:
                 texts.append(BLANK_LINE)
-            texts.extend([theme.escaped(text) for text in entry.message.texts])
+            texts.extend([theme.escaped(text) for text in said_in_block(entry)])
     chunk.rendered = len(chunk.groups)
-    tokens = chunk.tokens + estimate_text(heading)
+    tokens = chunk.tokens - chunk.part_tokens + estimate_text(heading)
     chunk.block = Block(
         region.name, tuple(texts), tokens, region.volatility, frozen=chunk.frozen, reach=reach_of(region)
     )
     return chunk.block
+
+
+def said_in_block(entry: Entry) -> Sequence[Text]:
+    """Return what *entry* says in a system block: its text, and the stand-in of each stored part below it."""
+    if not entry.message.blobs:
+        return entry.message.texts
+    lines = [piece for blob in entry.message.blobs for piece in (NEW_LINE, blob.stand_in)]
+    return (*entry.message.texts, *lines) if any(entry.message.texts) else lines[1:]
 
 
 def reach_of(region: Region) -> Reach:

@@ -47,11 +47,14 @@ class Wrote(msgspec.Struct, frozen=True):
         """Return *draft* as it is to be stored; its kind stays."""
         if self.content is None:
             return draft if self.key is None else msgspec.structs.replace(draft, key=self.key)
-        message = materialise(draft.message, 0, self.content)
+        message = materialise(draft.message, 0, self.content, draft.message.blobs)
+        tokens = estimate(message)
+        if draft.parts:  # they cost what they cost
+            tokens += draft.tokens - estimate(draft.message)
         return msgspec.structs.replace(
             draft,
             message=message,
-            tokens=estimate(message),
+            tokens=tokens,
             key=draft.key if self.key is None else self.key,
             cut=0 if draft.source else None,
             text=self.content if draft.source else None,

@@ -12,9 +12,9 @@ from typing import Any, Literal, TypeAlias, final
 import msgspec
 
 from shoal.blueprints import Region
-from shoal.providers import Block, Segment, Text, digest
+from shoal.providers import Block, Intake, Segment, Text, digest
 from shoal.runtime.context._budget import Limits
-from shoal.runtime.context._entry import Entry, Group, size, unused
+from shoal.runtime.context._entry import Entry, Group, Turn, part_tokens, size, unused
 
 CHUNK_TOKENS = 2_048
 """A chunk of a `grows` region freezes once it holds this many tokens."""
@@ -42,6 +42,8 @@ class Chunk:
         "frozen",
         "groups",
         "number",
+        "part_tokens",
+        "parts",
         "rendered",
         "segment",
         "tokens",
@@ -54,6 +56,8 @@ class Chunk:
         self.tokens = 0
         self.chars = 0
         self.entries = 0
+        self.parts = 0
+        self.part_tokens = 0
         self.frozen = False
         self.block: Block | None = None
         self.rendered = 0
@@ -73,6 +77,8 @@ class Chunk:
         self.tokens = sum(group.tokens for group in self.groups)
         self.entries = sum(len(group.entries) for group in self.groups)
         self.chars = sum(entry.chars for group in self.groups for entry in group.entries)
+        self.parts = sum(len(entry.parts) for group in self.groups for entry in group.entries)
+        self.part_tokens = sum(entry.part_tokens for group in self.groups for entry in group.entries)
         self.changed()
 
 
@@ -128,6 +134,8 @@ class RegionState:
         "next_chunk",
         "next_id",
         "next_item",
+        "part_tokens",
+        "parts",
         "region",
         "rendering",
         "tokens",
@@ -141,6 +149,10 @@ class RegionState:
         self.tokens = 0
         self.chars = 0
         self.entries = 0
+        self.parts = 0
+        """How many stored parts it holds."""
+        self.part_tokens = 0
+        """What of *tokens* the model reads in their place."""
         self.next_id = 1
         self.next_chunk = 0
         self.next_item = 1
@@ -297,7 +309,19 @@ class RegionState:
         self.tokens = sum(chunk.tokens for chunk in self.chunks) + sum(item.tokens for item in items)
         self.chars = sum(chunk.chars for chunk in self.chunks) + sum(item.chars for item in items)
         self.entries = sum(chunk.entries for chunk in self.chunks)
+        self.parts = sum(chunk.parts for chunk in self.chunks)
+        self.part_tokens = sum(chunk.part_tokens for chunk in self.chunks)
         self.touched()
+
+    def reprice(self, intake: Intake) -> None:
+        """Count what its stored parts cost on a model with that *intake*; nothing is cut anew."""
+        if not self.parts:
+            return
+        for chunk in self.chunks:
+            if chunk.parts:
+                chunk.groups = [_repriced(group, intake) for group in chunk.groups]
+                chunk.count()
+        self.recount()
 
     def _put(self, group: Group) -> None:
         chunk = self.chunks[-1] if self.chunks else None
@@ -318,6 +342,12 @@ class RegionState:
         chunk.tokens += tokens
         chunk.entries += len(entries)
         chunk.chars += chars
+        for entry in entries:
+            if entry.parts:
+                chunk.parts += len(entry.parts)
+                chunk.part_tokens += entry.part_tokens
+                self.parts += len(entry.parts)
+                self.part_tokens += entry.part_tokens
         chunk.segment = None
         self._freeze(chunk)
         self.tokens += tokens
@@ -331,3 +361,15 @@ class RegionState:
             chunk.frozen = chunk.frozen or chunk.tokens >= CHUNK_TOKENS
         elif self.cut == "messages":
             chunk.frozen = chunk.frozen or chunk.entries >= SEGMENT_MESSAGES or chunk.chars >= SEGMENT_CHARS
+
+
+def _repriced(group: Group, intake: Intake) -> Group:
+    if not any(entry.parts for entry in group.entries):
+        return group
+    entries = tuple([_at_price(entry, intake) if entry.parts else entry for entry in group.entries])
+    return Turn(entries, sum([entry.tokens for entry in entries])) if isinstance(group, Turn) else entries[0]
+
+
+def _at_price(entry: Entry, intake: Intake) -> Entry:
+    cost = part_tokens(entry.message, intake)
+    return msgspec.structs.replace(entry, tokens=entry.tokens - entry.part_tokens + cost, part_tokens=cost)

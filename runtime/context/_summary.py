@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from shoal.providers import Text
 from shoal.runtime.context._changes import ContextCompacted
-from shoal.runtime.context._entry import bytes_of, size
+from shoal.runtime.context._entry import Entry, bytes_of, size
 from shoal.runtime.context._plan import Order
 from shoal.runtime.context._store import RegionState
 from shoal.runtime.context.regions.compact_history import oldest_half
@@ -35,10 +35,22 @@ def plan_summary(
         summary,
         tokens,
         bytes_of(entries) - size(summary)[1],
+        _dropped(states, entries),
         into=home.region.name,
         entry_id=home.next_id,
     )
     return change, orders
+
+
+def _dropped(states: Mapping[str, RegionState], entries: Sequence[Entry]) -> tuple[str, ...]:
+    """Return the names of the stored parts that leave the window with *entries*."""
+    names = {seq: blob.name for entry in entries for seq, blob in zip(entry.parts, entry.message.blobs, strict=True)}
+    if not names:
+        return ()
+    going = {id(entry) for entry in entries}
+    held = (entry for state in states.values() if state.parts for entry in state.all_entries())
+    staying = {seq for entry in held if id(entry) not in going for seq in entry.parts}
+    return tuple([name for seq, name in names.items() if seq not in staying])
 
 
 def _home(

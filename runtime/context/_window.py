@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import final
 
 from shoal.blueprints import Region
-from shoal.providers import Message, Text
+from shoal.providers import TEXT_ONLY, Intake, Message, Segment, Text, TextCounter
 from shoal.runtime.context._apply import (
+    Sown,
     apply_item,
     apply_refresh,
     apply_removal,
@@ -37,13 +38,14 @@ from shoal.runtime.context._changes import (
 )
 from shoal.runtime.context._cut import fair_shares
 from shoal.runtime.context._dump import dump_region
-from shoal.runtime.context._entry import Draft
+from shoal.runtime.context._entry import Draft, counted
 from shoal.runtime.context._layout import CONVERSATION, Layout, cut_of
 from shoal.runtime.context._plan import Order, Plan, Planned, plan_entry, plan_items
 from shoal.runtime.context._plan_custom import NOTHING_SAID, Said, next_call, plan_custom
 from shoal.runtime.context._refresh import BlockKeys, plan_refresh
 from shoal.runtime.context._room import NO_FREES, Frees, calls_under_pressure, to_fit, under_pressure
 from shoal.runtime.context._said import Rendering
+from shoal.runtime.context._shelf import Shelf
 from shoal.runtime.context._store import RegionState
 from shoal.runtime.context._summary import plan_summary
 from shoal.runtime.context.regions import Asked
@@ -56,17 +58,27 @@ class Window:
     Args:
         layout: What the stage sees.
         window_tokens: The model's window.
+        intake: What the model takes beside text.
+        shelf: The run's stored parts.
     """
 
-    __slots__ = ("layout", "ratio", "states", "window_tokens")
+    __slots__ = ("counter", "intake", "layout", "lifted", "ratio", "shelf", "states", "window_tokens")
 
-    def __init__(self, layout: Layout, window_tokens: int) -> None:
+    def __init__(
+        self, layout: Layout, window_tokens: int, intake: Intake = TEXT_ONLY, shelf: Shelf | None = None
+    ) -> None:
         self.states: dict[str, RegionState] = {}
         self.ratio = 1.0
         """What one estimated token really costs on the stage's model."""
+        self.counter: TextCounter | None = None
+        """Counts what is written, where the model's vocabulary is at hand; what was counted stands in the event."""
         self.layout = layout
         self.window_tokens = window_tokens
-        self.enter(layout, window_tokens)
+        self.intake = intake
+        self.shelf = Shelf() if shelf is None else shelf
+        self.lifted: Segment | None = None
+        """The message with the stored parts of system regions, as it was sent last."""
+        self.enter(layout, window_tokens, intake)
 
     def __repr__(self) -> str:
         held = ", ".join(f"{name} {state.tokens}/{state.limits.budget}" for name, state in self.states.items())
@@ -74,8 +86,18 @@ class Window:
 
     # --- layout
 
-    def enter(self, layout: Layout, window_tokens: int) -> None:
-        """Take on a stage's layout and its model's window; contents stay, and what was hidden comes back intact."""
+    def enter(self, layout: Layout, window_tokens: int, intake: Intake = TEXT_ONLY) -> None:
+        """Take on a stage's layout and its model's window; contents stay, and what was hidden comes back intact.
+
+        Args:
+            layout: What the stage sees.
+            window_tokens: The model's window.
+            intake: What the model takes beside text; stored parts count what they cost there.
+        """
+        if intake != self.intake:
+            self.intake = intake
+            for held in self.states.values():
+                held.reprice(intake)
         self.layout, self.window_tokens = layout, window_tokens
         for name, first in layout.everything.items():
             state = self.states.get(name)
@@ -151,6 +173,7 @@ class Window:
             said: What the script of a custom region said of this write; see `write_call`.
         """
         state = self.states[region]
+        draft = counted(draft, self.counter)
         asked = self._asked(region, draft, replaces, in_flight=in_flight, may_wait=may_wait, joins=joins)
         if state.region.kind == "custom":
             return plan_custom(state, draft, asked, most_tokens, said)
@@ -174,6 +197,7 @@ class Window:
         state = self.states[region]
         if state.region.kind != "custom":
             return None
+        draft = counted(draft, self.counter)
         return next_call(state, draft, self._asked(region, draft, replaces, joins=joins), most_tokens, said)
 
     def _asked(
@@ -266,7 +290,8 @@ class Window:
             keys: Keys that the script of a custom region gave, by name of the block.
         """
         state = self.states[region]
-        return plan_refresh(state, Asked(state.limits.estimated(self.ratio), self.ratio), form, blocks, notes, keys)
+        asked = Asked(state.limits.estimated(self.ratio), self.ratio)
+        return plan_refresh(state, asked, form, blocks, notes, self.shelf, keys)
 
     # --- rendering custom regions
 
@@ -302,7 +327,7 @@ class Window:
         match change:
             case EntryWritten():
                 assert message is not None  # the run resolves an entry's source before it applies it
-                apply_write(self.states[change.region], change, seq, at, message)
+                apply_write(self.states[change.region], change, seq, at, message, self.intake)
             case EntriesEvicted() | EntriesReleased():
                 apply_removal(self.states[change.region], change.entry_ids)
             case RegionReset():
@@ -312,9 +337,9 @@ class Window:
             case ContextCompacted():
                 apply_summary(self.states, change, seq, at)
             case SeedResolved():
-                apply_seed(self.states[change.region], change, seq, at)
+                apply_seed(self.states[change.region], change, Sown(seq, at, self.shelf, self.intake))
             case SeedRefreshed():
-                apply_refresh(self.states[change.region], change, seq, at)
+                apply_refresh(self.states[change.region], change, Sown(seq, at, self.shelf, self.intake))
             case _:
                 pass  # `LayoutChanged` is a report: what was shed for it stands in events of its own
 
@@ -338,7 +363,7 @@ class Window:
     def dump(self) -> dict[str, object]:
         """Return everything that makes this window, as plain values; equal windows give equal dumps."""
         dumped: dict[str, object] = {name: dump_region(state) for name, state in sorted(self.states.items())}
-        return {**dumped, "@": (self.layout.stage, self.window_tokens, self.ratio)}
+        return {**dumped, "@": (self.layout.stage, self.window_tokens, self.ratio, self.intake), "+": self.shelf.dump()}
 
 
 def _redefine(state: RegionState, region: Region, limits: Limits) -> None:

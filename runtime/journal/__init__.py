@@ -5,6 +5,7 @@ from shoal.runtime.journal._file import FORMAT, Durability
 from shoal.runtime.journal._leases import BEAT_S, STALE_S, host_name
 from shoal.runtime.journal._memory import MemoryJournal
 from shoal.runtime.journal._reader import SqliteReader
+from shoal.runtime.journal._retention import Pruned, prune
 from shoal.runtime.journal._sqlite import SqliteJournal
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Journal",
     "MemoryJournal",
     "Observer",
+    "Pruned",
     "Reader",
     "RunRow",
     "RunStatus",
@@ -22,4 +24,5 @@ __all__ = [
     "SqliteJournal",
     "SqliteReader",
     "host_name",
+    "prune",
 ]

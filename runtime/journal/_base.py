@@ -93,6 +93,14 @@ class Reader(Protocol):
         """
         ...
 
+    def part(self, digest: str) -> bytes:
+        """Return the bytes of the stored part *digest* (SHA-256, hex). Safe to call in any thread.
+
+        Raises:
+            PartMissing: The journal does not hold them.
+        """
+        ...
+
 
 class Shared(Protocol):
     """How processes share a journal: each hosts runs of its own, and asks the others for what concerns theirs.
@@ -160,6 +168,14 @@ class Journal(Reader, Protocol):
         """
         ...
 
+    def graft(self, event: Event) -> None:
+        """Append *event*, which is a copy of what happened to another run: observers are not shown it.
+
+        Raises:
+            JournalFailed: The journal cannot write; nothing was kept.
+        """
+        ...
+
     async def barrier(self) -> None:
         """Return once everything appended so far is durable.
 
@@ -170,6 +186,10 @@ class Journal(Reader, Protocol):
 
     def define(self, digest: str, data: bytes) -> None:
         """Keep *data* under *digest*; it is durable no later than the events appended behind it."""
+        ...
+
+    def store(self, digest: str, data: bytes) -> None:
+        """Keep the bytes of a part under their *digest*, once; durable no later than the events appended behind it."""
         ...
 
     def set_aside(self, run_id: str, seq: int) -> None:

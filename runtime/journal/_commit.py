@@ -6,7 +6,7 @@ A batch has one event that all its waiters share. Observers and readers learn of
 from __future__ import annotations
 
 import warnings
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import anyio
@@ -15,17 +15,34 @@ from shoal.errors import JournalFailed
 from shoal.runtime.events import Event
 from shoal.runtime.journal._base import Observer
 
+HEAVY_BYTES = 256 * 1024
+
 
 class Batch:
     """Events that become durable together. `done` is made when somebody waits for it."""
 
-    __slots__ = ("_done", "definitions", "error", "events", "marks", "payloads", "settled", "written")
+    __slots__ = (
+        "_done",
+        "definitions",
+        "error",
+        "events",
+        "marks",
+        "parts",
+        "payloads",
+        "quiet",
+        "settled",
+        "written",
+    )
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.payloads: list[bytes] = []
         """The payload of each event as the journal keeps it; empty where nothing is encoded."""
+        self.quiet: set[int] = set()
+        """Places in *events* of those that no observer is shown."""
         self.definitions: list[tuple[str, bytes]] = []
+        self.parts: list[tuple[str, bytes]] = []
+        """Bytes of stored parts, by digest."""
         self.marks: list[tuple[str, int]] = []
         """Commands that were seen to: why not (empty where it was obeyed), and its number."""
         self.written = False
@@ -40,7 +57,12 @@ class Batch:
     @property
     def empty(self) -> bool:
         """There is nothing in it."""
-        return not (self.events or self.definitions or self.marks)
+        return not (self.events or self.definitions or self.parts or self.marks)
+
+    @property
+    def heavy(self) -> bool:
+        """It holds so many bytes of parts that writing them keeps others waiting."""
+        return sum(len(data) for _, data in self.parts) > HEAVY_BYTES
 
     def add(self, event: Event, payload: bytes) -> None:
         """Put *event* behind those that are here; *payload* is its payload as the journal keeps it."""
@@ -118,6 +140,11 @@ class Tails:
         finally:
             if not waiting.is_set() and not waiting.statistics().tasks_waiting:
                 del self._waiting[run_id]  # the last reader left
+
+
+def besides(events: Sequence[Event], places: Collection[int]) -> Sequence[Event]:
+    """Return *events* without those at *places*."""
+    return [event for place, event in enumerate(events) if place not in places] if places else events
 
 
 def tell(observers: Iterable[Observer], events: Iterable[Event]) -> None:

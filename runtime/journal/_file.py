@@ -16,7 +16,7 @@ from shoal.errors import ConfigInvalid, JournalFailed, JournalNewer
 
 Durability: TypeAlias = Literal["off", "normal", "full"]
 
-FORMAT = 2
+FORMAT = 3
 """Version of the file; a reader takes versions from 1 up to its own."""
 
 PAGE_BYTES = 8192
@@ -34,6 +34,10 @@ CREATE TABLE IF NOT EXISTS events (
     run INTEGER NOT NULL, seq INTEGER NOT NULL, kind INTEGER NOT NULL, at INTEGER NOT NULL, payload BLOB NOT NULL,
     UNIQUE (run, seq));
 CREATE TABLE IF NOT EXISTS definitions (digest TEXT PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS parts (digest TEXT PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS part_refs (
+    run INTEGER NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (run, digest)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS part_refs_by_digest ON part_refs (digest);
 CREATE TABLE IF NOT EXISTS hosts (host TEXT PRIMARY KEY, pid INTEGER NOT NULL, beat REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS commands (
     command INTEGER PRIMARY KEY AUTOINCREMENT, run_id TEXT NOT NULL, data BLOB NOT NULL, posted_at REAL NOT NULL,
@@ -42,7 +46,8 @@ CREATE INDEX IF NOT EXISTS commands_waiting ON commands (run_id) WHERE why_not I
 """
 _UPGRADES = {
     1: "ALTER TABLE runs ADD COLUMN detached INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE runs ADD COLUMN questions INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE runs ADD COLUMN questions INTEGER NOT NULL DEFAULT 0;",
+    2: "",
 }
 """What has to change in a file of each earlier format, beside the tables that it has not."""
 _MARK = "INSERT OR IGNORE INTO meta (key, value) VALUES ('format', ?)"

@@ -9,10 +9,10 @@ from typing import final
 import anyio
 import msgspec
 
-from shoal.errors import DefinitionMissing
+from shoal.errors import DefinitionMissing, PartMissing
 from shoal.runtime.events import Event
 from shoal.runtime.journal._base import Observer, RunRow, Shared
-from shoal.runtime.journal._commit import Tails, tell
+from shoal.runtime.journal._commit import Tails, besides, tell
 from shoal.runtime.journal._register import Register, pick
 
 
@@ -28,9 +28,12 @@ class MemoryJournal:
         self.observers = list(observers)
         self._events: dict[str, list[Event]] = {}
         self._definitions: dict[str, bytes] = {}
+        self._parts: dict[str, bytes] = {}
         self._register = Register()
         self._tails = Tails()
         self._pending: list[Event] = []
+        self._quiet: set[int] = set()
+        """Places in it of events that no observer is shown."""
         self._wake: anyio.Event | None = None
 
     def __repr__(self) -> str:
@@ -52,9 +55,18 @@ class MemoryJournal:
         if self._wake is not None:
             self._wake.set()
 
+    def graft(self, event: Event) -> None:
+        """Append *event*, a copy of what happened to another run, and show it to no observer."""
+        self._quiet.add(len(self._pending))
+        self.append(event)
+
     def define(self, digest: str, data: bytes) -> None:
         """Keep *data* under *digest*."""
         self._definitions[digest] = data
+
+    def store(self, digest: str, data: bytes) -> None:
+        """Keep the bytes of a part under *digest*."""
+        self._parts.setdefault(digest, data)
 
     def set_aside(self, run_id: str, seq: int) -> None:
         """Forget the events of *run_id* from *seq* on."""
@@ -78,12 +90,12 @@ class MemoryJournal:
         self._settle()
 
     def _settle(self) -> None:
-        events, self._pending = self._pending, []
+        events, self._pending, quiet, self._quiet = self._pending, [], self._quiet, set()
         for event in events:
             self._events.setdefault(event.run_id, []).append(event)
             self._register.note(event)
         self._tails.notify(events)
-        tell(self.observers, events)
+        tell(self.observers, besides(events, quiet))
 
     # --- reading
 
@@ -124,3 +136,10 @@ class MemoryJournal:
             return self._definitions[digest]
         except KeyError:
             raise DefinitionMissing(f"this journal holds no definition {digest!r}") from None
+
+    def part(self, digest: str) -> bytes:
+        """Return the bytes of the stored part *digest*."""
+        try:
+            return self._parts[digest]
+        except KeyError:
+            raise PartMissing(f"this journal holds no part {digest!r}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import time
@@ -11,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from shoal.errors import DefinitionMissing, JournalDamaged, JournalFailed
+from shoal.errors import DefinitionMissing, JournalDamaged, JournalFailed, PartMissing
 from shoal.runtime.events import Event, decode
 from shoal.runtime.journal._base import RunRow
 from shoal.runtime.journal._file import open_for_reading
@@ -140,6 +141,21 @@ class SqliteReader:
         if not rows:
             raise DefinitionMissing(f"{str(self.path)!r} holds no definition {digest!r}")
         return bytes(rows[0][0])
+
+    def part(self, digest: str) -> bytes:
+        """Return the bytes of the stored part *digest*, on a connection of its own: encoders ask in threads.
+
+        Raises:
+            PartMissing: The journal does not hold them.
+        """
+        try:
+            with contextlib.closing(open_for_reading(self.path)) as db:
+                row = db.execute("SELECT data FROM parts WHERE digest = ?", (digest,)).fetchone()
+        except sqlite3.Error as exc:
+            raise PartMissing(f"{str(self.path)!r} cannot give the part {digest!r}: {exc}") from exc
+        if row is None:
+            raise PartMissing(f"{str(self.path)!r} holds no part {digest!r}")
+        return bytes(row[0])
 
     def hosts(self) -> dict[str, tuple[int, float]]:
         """Return the process id and the last sign of life (unix seconds) of each process that hosts runs."""

@@ -23,9 +23,10 @@ import msgspec
 
 from shoal.errors import JournalDamaged, JournalFailed
 from shoal.runtime import _threads
+from shoal.runtime.context import PartStored
 from shoal.runtime.events import NUMBERS, Event, RunEnded, RunSpawned, encode
 from shoal.runtime.journal._base import Observer, Shared
-from shoal.runtime.journal._commit import Batch, Tails, tell
+from shoal.runtime.journal._commit import Batch, Tails, besides, tell
 from shoal.runtime.journal._file import PAGE_BYTES, Durability, checkpoint, open_for_writing
 from shoal.runtime.journal._leases import Leases
 from shoal.runtime.journal._reader import COLUMNS, SqliteReader
@@ -43,6 +44,7 @@ _WAITING = (
     "WHERE why_not IS NULL AND host = ? ORDER BY command"
 )
 _INSERT_EVENT = "INSERT INTO events (run, seq, kind, at, payload) VALUES (?, ?, ?, ?, ?)"
+_INSERT_REF = "INSERT OR IGNORE INTO part_refs (run, digest) VALUES (?, ?)"
 _INSERT_RUN = f"INSERT INTO runs ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - our own columns
 
 
@@ -80,6 +82,8 @@ class SqliteJournal(SqliteReader):
         self._numbers: dict[str, int] = {}
         """The row in `runs` of each run that was written to and is not over."""
         self._defined: set[str] = set()
+        self._unsaved: dict[str, bytes] = {}
+        """Bytes of parts that are on their way into the file, by digest."""
         self._tails = Tails()
         self._batch = Batch()
         self._flying: Batch | None = None
@@ -110,6 +114,15 @@ class SqliteJournal(SqliteReader):
         if self._wake is not None:
             self._wake.set()
 
+    def graft(self, event: Event) -> None:
+        """Append *event*, a copy of what happened to another run, and show it to no observer.
+
+        Raises:
+            JournalFailed: An earlier commit failed, or the journal is closed.
+        """
+        self._batch.quiet.add(len(self._batch.events))
+        self.append(event)
+
     def define(self, digest: str, data: bytes) -> None:
         """Keep *data* under *digest*."""
         if digest not in self._defined:
@@ -117,6 +130,23 @@ class SqliteJournal(SqliteReader):
             self._batch.definitions.append((digest, data))
             if self._wake is not None:
                 self._wake.set()
+
+    def store(self, digest: str, data: bytes) -> None:
+        """Keep the bytes of a part under *digest*, once, whoever brings them."""
+        if digest not in self._unsaved:
+            self._unsaved[digest] = data
+            self._batch.parts.append((digest, data))
+            if self._wake is not None:
+                self._wake.set()
+
+    def part(self, digest: str) -> bytes:
+        """Return the bytes of the stored part *digest*.
+
+        Raises:
+            PartMissing: The journal does not hold them.
+        """
+        data = self._unsaved.get(digest)
+        return super().part(digest) if data is None else data
 
     def set_aside(self, run_id: str, seq: int) -> None:
         """Take the events of *run_id* from *seq* on out of its history; they stay in the file, under a number below 0.
@@ -178,7 +208,7 @@ class SqliteJournal(SqliteReader):
                     self._wake = anyio.Event()
                     if self._batch.empty:
                         await self._wake.wait()
-                    if self._in_thread:
+                    if self._in_thread or self._batch.heavy:
                         # Shielded: a commit that was begun is finished, so that no waiter is left without an answer.
                         with anyio.CancelScope(shield=True):
                             await self._commit_in_thread(commits)
@@ -251,6 +281,8 @@ class SqliteJournal(SqliteReader):
             db.execute("BEGIN IMMEDIATE")
             if batch.definitions:
                 db.executemany("INSERT OR IGNORE INTO definitions (digest, data) VALUES (?, ?)", batch.definitions)
+            if batch.parts:
+                db.executemany("INSERT OR IGNORE INTO parts (digest, data) VALUES (?, ?)", batch.parts)
             rows = list(map(self._event_row, batch.events, batch.payloads))
             db.executemany(_INSERT_EVENT, rows)
             if batch.marks:
@@ -261,7 +293,8 @@ class SqliteJournal(SqliteReader):
         finally:
             if db.in_transaction:
                 db.execute("ROLLBACK")
-        self._since_checkpoint += sum(map(len, batch.payloads)) // PAGE_BYTES + _PAGES_A_COMMIT
+        written = sum(map(len, batch.payloads)) + sum(len(data) for _, data in batch.parts)
+        self._since_checkpoint += written // PAGE_BYTES + _PAGES_A_COMMIT
         return None
 
     def _event_row(self, event: Event, payload: bytes) -> tuple[int, int, int, int, bytes]:
@@ -269,6 +302,8 @@ class SqliteJournal(SqliteReader):
         number = self._numbers.get(event.run_id)
         if number is None or kind in NOTED:
             number = self._note(event)
+        if isinstance(event.payload, PartStored):
+            self._writing.execute(_INSERT_REF, (number, event.payload.digest))
         return number, event.seq, NUMBERS[kind], round(event.at * 1e6), payload
 
     def _note(self, event: Event) -> int:
@@ -300,9 +335,11 @@ class SqliteJournal(SqliteReader):
 
     def _finish(self, batch: Batch, error: JournalFailed | None) -> None:
         if error is None:
+            for digest, _ in batch.parts:
+                self._unsaved.pop(digest, None)
             batch.settle()
             self._tails.notify(batch.events)
-            tell(self.observers, batch.events)
+            tell(self.observers, besides(batch.events, batch.quiet))
             return
         self._broken = error
         batch.settle(error)

@@ -51,11 +51,15 @@ class ScriptError(Exception):
     Args:
         reason: `syntax`, `raised`, `time`, `memory`, `depth`, `argument`, `result`, or `crashed`.
         message: What went wrong, for people.
+        line: Where in the script, 1 or more; `None` where there is no place.
+        column: 1 or more; `None` where there is no place.
     """
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: str, message: str, line: int | None = None, column: int | None = None) -> None:
         super().__init__(message)
         self.reason = reason
+        self.line = line
+        self.column = column
 
 
 @final
@@ -164,9 +168,11 @@ class Sandbox:
                 session.feed_run(script.source, print_callback=_unheard)
                 return session.feed_run(code, inputs=dict(inputs), print_callback=_unheard)
         except monty.MontySyntaxError as exc:
-            raise ScriptError("syntax", f"`{script.path}` cannot be read: {exc}") from exc
+            line, column = _place(exc)
+            raise ScriptError("syntax", f"{_named(script, line)} cannot be read: {exc}", line, column) from exc
         except monty.MontyError as exc:
-            raise ScriptError(_reason(exc), f"`{script.path}`: {exc}") from exc
+            line, column = _place(exc)
+            raise ScriptError(_reason(exc), f"{_named(script, line)}: {exc}", line, column) from exc
 
 
 _PROBE = """\
@@ -175,6 +181,21 @@ try:
         __found.append('{name}')
 except NameError:
     pass"""
+
+
+_FED_FIRST = "<python-input-0>"
+"""How the sandbox calls the text of the script itself; what is fed behind it is ours."""
+
+
+def _place(exc: Any) -> tuple[int | None, int | None]:
+    """Return line and column of the innermost place in the script that *exc* came from; `None` for none."""
+    frames: Sequence[Any] = exc.traceback() if hasattr(exc, "traceback") else ()
+    own = [frame for frame in frames if frame.filename == _FED_FIRST]
+    return (own[-1].line, own[-1].column) if own else (None, None)
+
+
+def _named(script: Script, line: int | None) -> str:
+    return f"`{script.path}`" if line is None else f"`{script.path}`, line {line}"
 
 
 def _unheard(_stream: str, _text: str) -> None:

@@ -10,7 +10,7 @@ from shoal.runtime.tools._agents import KILL as AGENT_KILL
 from shoal.runtime.tools._agents import SEND as AGENT_SEND
 from shoal.runtime.tools._agents import SPAWN as AGENT_SPAWN
 from shoal.runtime.tools._agents import WAIT as AGENT_WAIT
-from shoal.runtime.tools._files import FILE_TOOLS
+from shoal.runtime.tools._files import FILE_TOOLS, read_attachment
 from shoal.runtime.tools._gates import Verdict, compiled, judge, parse_json, violations
 from shoal.runtime.tools._grants import Grants
 from shoal.runtime.tools._line_gate import LineRules, judge_line, with_line
@@ -37,7 +37,7 @@ from shoal.runtime.tools._tool import (
     source_digest,
     tool,
 )
-from shoal.runtime.tools._window import FAN_OUT, RUN_TOOLS, SUBMIT_OUTPUT, WINDOW_TOOLS
+from shoal.runtime.tools._window import CONTEXT_ATTACH, FAN_OUT, RUN_TOOLS, SUBMIT_OUTPUT, WINDOW_TOOLS
 from shoal.runtime.tools._writing import WRITING_TOOLS
 
 BUILT_IN: Mapping[str, Tool] = {
@@ -63,6 +63,7 @@ __all__ = [
     "AGENT_SPAWN",
     "AGENT_WAIT",
     "BUILT_IN",
+    "CONTEXT_ATTACH",
     "FAN_OUT",
     "QUESTIONS",
     "READ_ONLY_GIT",
@@ -92,6 +93,7 @@ __all__ = [
     "keys_of",
     "mark_of",
     "parse_json",
+    "read_attachment",
     "run_in_shell",
     "schema_bytes",
     "shown",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, final
+from typing import Any, BinaryIO, final
 
 import anyio.to_thread
 import msgspec
 
-from shoal.providers import Text
+from shoal.providers import EMPTY, Text, sniff
+from shoal.runtime._attachment import Attachment
 from shoal.runtime._paths import Also, PathRefused, open_inside
 from shoal.runtime.tools._listing import Listing, list_folder, shown_name
 from shoal.runtime.tools._schema import PATH, object_of
@@ -20,6 +21,8 @@ _READS = Effects(reads=True)
 _MOST_REPLACED = 0.1
 _FEW_REPLACED = 8
 """With more characters than this, and more than this share of them, that are not UTF-8 a page counts as no text."""
+_HEAD_BYTES = 4096
+"""So much of a file says what it is."""
 _SMALLEST_PAGE = 4
 """Bytes of the longest character: a page of fewer could be empty, and never end."""
 
@@ -50,11 +53,14 @@ def read_page(root: Path, path: str, offset: int, most_bytes: int, also: Also | 
     Raises:
         PathRefused: It cannot be opened, or is binary.
     """
-    descriptor = open_inside(root, path, also=also)
-    with os.fdopen(descriptor, "rb") as file:
-        size = os.fstat(descriptor).st_size
-        file.seek(min(offset, size))
-        data = file.read(max(most_bytes, _SMALLEST_PAGE) + 1)
+    with os.fdopen(open_inside(root, path, also=also), "rb") as file:
+        return _page(file, path, offset, most_bytes)
+
+
+def _page(file: BinaryIO, path: str, offset: int, most_bytes: int) -> Page:
+    size = os.fstat(file.fileno()).st_size
+    file.seek(min(offset, size))
+    data = file.read(max(most_bytes, _SMALLEST_PAGE) + 1)
     more = len(data) > max(most_bytes, _SMALLEST_PAGE)
     if more:
         data = data[: _page_end(data[:-1])]
@@ -65,6 +71,50 @@ def read_page(root: Path, path: str, offset: int, most_bytes: int, also: Also | 
     if replaced > max(_FEW_REPLACED, _MOST_REPLACED * len(text)):
         raise PathRefused("special", f"{path!r} is not UTF-8 text ({size:,} bytes)")
     return Page(text, offset + len(data) if more else None, size, replaced)
+
+
+def read_shown(context: ToolContext, path: str, offset: int, most_bytes: int) -> Page | Attachment:
+    """Read a page of *path* as `read_page` does, or all of an image, a recording or a PDF, whatever it is called.
+
+    Raises:
+        PathRefused: It cannot be opened, is binary, or too large to be attached.
+    """
+    with os.fdopen(open_inside(context.workdir, path, also=context.also), "rb") as file:
+        if offset or not is_shown(sniff(file.read(_HEAD_BYTES))):
+            return _page(file, path, offset, most_bytes)
+        return _whole(file, path, context.part_bytes)
+
+
+def is_shown(mime: str) -> bool:
+    """Say whether a file of the type *mime* is looked at, or listened to, and not read as text."""
+    return mime.startswith(("image/", "audio/", "video/")) or mime == "application/pdf"
+
+
+def read_attachment(root: Path, path: str, most_bytes: int, also: Also | None = None) -> Attachment:
+    """Read all of the file at *path*, whatever its bytes are.
+
+    Args:
+        root: The folder that is not left, a real path.
+        path: The file, relative to *root* or absolute.
+        most_bytes: Largest file that is taken.
+        also: Says what outside *root* may be read all the same; `None` for nothing.
+
+    Raises:
+        PathRefused: It cannot be opened, or is larger.
+    """
+    with os.fdopen(open_inside(root, path, also=also), "rb") as file:
+        return _whole(file, path, most_bytes)
+
+
+def _whole(file: BinaryIO, path: str, most_bytes: int) -> Attachment:
+    file.seek(0)
+    data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        size = os.fstat(file.fileno()).st_size
+        raise PathRefused(
+            "special", f"{path!r} holds {size:,} bytes and at most {most_bytes:,} are attached; raise `part_bytes`"
+        )
+    return Attachment(data, shown_name(path) or path)
 
 
 def _page_end(data: bytes) -> int:
@@ -84,11 +134,11 @@ async def _read_file(context: ToolContext, args: Mapping[str, Any]) -> ToolResul
     path, offset = str(args["path"]), int(args.get("offset", 0))
     most = min(context.read_bytes, int(args.get("limit") or context.read_bytes))
     try:
-        page = await anyio.to_thread.run_sync(
-            read_page, context.workdir, path, offset, most, context.also, limiter=context.threads
-        )
+        page = await anyio.to_thread.run_sync(read_shown, context, path, offset, most, limiter=context.threads)
     except PathRefused as refused:
         return ToolResult.error(_advice(context, path, refused))
+    if isinstance(page, Attachment):
+        return ToolResult(EMPTY, parts=(page,))
     return ToolResult(Text.of(page.text or _nothing(page, offset)), _note(page, offset))
 
 
@@ -120,6 +170,7 @@ def _advice(context: ToolContext, path: str, refused: PathRefused) -> str:
 async def _read_files(context: ToolContext, args: Mapping[str, Any]) -> ToolResult:
     """Read each file under its path; one that cannot be read says so there, and fails the call if none can."""
     texts: list[str] = []
+    parts: list[Attachment] = []
     notes: list[str] = []
     left: int = context.read_bytes
     offset = int(args.get("offset", 0))
@@ -130,18 +181,20 @@ async def _read_files(context: ToolContext, args: Mapping[str, Any]) -> ToolResu
             notes.append(f"[{name}: not read, the cap of {context.read_bytes:,} bytes is reached]")
             continue
         try:
-            page: Page = await anyio.to_thread.run_sync(
-                read_page, context.workdir, path, offset, left, context.also, limiter=context.threads
-            )
+            page = await anyio.to_thread.run_sync(read_shown, context, path, offset, left, limiter=context.threads)
         except PathRefused as refused:
             texts.append(f"--- {name} ---\n[error] {_advice(context, path, refused)}")
             continue
         any_read = True
+        if isinstance(page, Attachment):
+            parts.append(page)
+            continue
         left -= len(page.text.encode())
         texts.append(f"--- {name} ---\n{page.text or _nothing(page, offset)}")
         note = _note(page, offset)
         notes.extend(f"[{name}] {line}" for line in note.splitlines())
-    return ToolResult(Text.of("\n\n".join(texts)), "\n".join(notes), is_error=not any_read)
+    said = Text.of("\n\n".join(texts))
+    return ToolResult(said, "\n".join(notes), is_error=not any_read, parts=tuple(parts))
 
 
 # --- listing
@@ -186,7 +239,8 @@ _OFFSET = {"type": "integer", "minimum": 0, "default": 0, "description": "Byte t
 FILE_TOOLS = (
     Tool(
         "read_file",
-        "Read a text file. A long file comes in pages; the result says where to continue.",
+        "Read a file. A long text comes in pages; the result says where to continue. An image, a recording or a PDF is "
+        "attached whole.",
         object_of(
             {
                 "path": PATH,
@@ -200,7 +254,7 @@ FILE_TOOLS = (
     ),
     Tool(
         "read_files",
-        "Read several text files at once, each under its path.",
+        "Read several files at once, each text under its path; images, recordings and PDFs are attached.",
         object_of({"paths": {"type": "array", "items": PATH, "minItems": 1}, "offset": _OFFSET}, "paths"),
         _read_files,
         effects=_READS,

@@ -8,17 +8,18 @@ import inspect
 import json
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, final, overload
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, final, overload
 
 import anyio
 import msgspec
 
 from shoal.blueprints import Permission, tool_name
 from shoal.errors import ToolInvalid
-from shoal.providers import Text, ToolSpec
+from shoal.providers import EMPTY, Text, ToolSpec
+from shoal.runtime._attachment import Attachment, attachment
 from shoal.runtime._paths import Also
 from shoal.runtime.context import estimate_text
 from shoal.runtime.scripts import Sandbox
@@ -64,11 +65,13 @@ class ToolResult(msgspec.Struct, frozen=True, gc=False):
         text: What the model reads.
         note: What stays beside the call where the text is routed to a region; empty for nothing.
         is_error: The call failed; *text* says why and what to do.
+        parts: Images, documents and other bytes that stand behind the text.
     """
 
     text: Text
     note: str = ""
     is_error: bool = False
+    parts: tuple[Attachment, ...] = ()
 
     @classmethod
     def of(cls, text: str, *, note: str = "") -> ToolResult:
@@ -138,6 +141,7 @@ class ToolContext:
         read_bytes: Most bytes that one read gives.
         list_entries: Most entries that one listing gives.
         edit_bytes: Largest file that is edited.
+        part_bytes: Largest file that is attached.
         region: Says where the text of a region of that name stands; `None` where there is no such region.
         also: Says what outside *workdir* may be read; `None` for nothing.
         shell: How shell lines run.
@@ -153,6 +157,7 @@ class ToolContext:
     read_bytes: int = 256 * 1024
     list_entries: int = 2_000
     edit_bytes: int = 8 * 1024 * 1024
+    part_bytes: int = 32 * 1024 * 1024
     region: Callable[[str], str | None] = _no_region
     also: Also | None = None
     shell: Shell = Shell()
@@ -268,7 +273,8 @@ def tool(
 ) -> Any:
     """Make an async function a tool. The schema comes from its signature, the descriptions from its docstring.
 
-    Its result is text, or any value that JSON can say. An exception becomes an error result that the model reads.
+    Its result is text, bytes (or an `Attachment`, which has a name), a list of both, or any value that JSON can say. An
+    exception becomes an error result that the model reads.
 
     Args:
         function: The function, where the decorator is used without arguments.
@@ -337,11 +343,16 @@ def _function_tool(
 
 
 def as_result(value: object) -> ToolResult:
-    """Return what a function returned as a result: text as it is, nothing as empty text, anything else as JSON.
+    """Return what a function returned as a result: text and bytes as they are, nothing as empty text, the rest as JSON.
+
+    A list or tuple that holds bytes is taken apart: its texts stand below each other, its bytes behind them.
 
     Raises:
         TypeError: JSON cannot say it.
     """
+    part = attachment(value)
+    if part is not None:
+        return ToolResult(EMPTY, parts=(part,))
     match value:
         case ToolResult():
             return value
@@ -351,8 +362,17 @@ def as_result(value: object) -> ToolResult:
             return ToolResult.of("")
         case str():
             return ToolResult.of(value)
+        case list() | tuple() if any(attachment(each) is not None for each in cast("Sequence[object]", value)):
+            return _mixed(cast("Sequence[object]", value))
         case _:
             return ToolResult.of(_json(value))
+
+
+def _mixed(values: Sequence[object]) -> ToolResult:
+    parts = [part for part in map(attachment, values) if part is not None]
+    said = [each for each in values if attachment(each) is None]
+    lines = [each if isinstance(each, str) else _json(each) for each in said]
+    return ToolResult(Text.of("\n".join(lines)), parts=tuple(parts))
 
 
 def _json(value: object) -> str:

@@ -8,6 +8,7 @@ from shoal.runtime.tools._tool import Tool
 
 SUBMIT_OUTPUT = "submit_output"
 FAN_OUT = "fan_out"
+CONTEXT_ATTACH = "context_attach"
 
 
 _REGION = _text("Name of the region, as its heading says it.")
@@ -28,6 +29,20 @@ WINDOW_TOOLS = (
         "context_append",
         "Add an entry to a region.",
         _object({"region": _REGION, "content": _CONTENT, "key": _KEY}, "region", "content"),
+        None,
+    ),
+    Tool(
+        CONTEXT_ATTACH,
+        "Add an image, a document or another stored part to a region, where it stays in sight.",
+        _object(
+            {
+                "region": _REGION,
+                "part": _text("Name of a stored part, as its line says it, or a file in the working directory."),
+                "key": _KEY,
+            },
+            "region",
+            "part",
+        ),
         None,
     ),
     Tool(

@@ -11,7 +11,7 @@ from shoal._swarm import Swarm
 from shoal.blueprints import Blueprint
 from shoal.observability import Telemetry
 from shoal.providers import Provider
-from shoal.runtime import GivenTool, Journal, Outcome, checked
+from shoal.runtime import GivenTool, Journal, Outcome, SeedValue, checked
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -21,7 +21,7 @@ async def run(
     blueprint: str | Path | Blueprint,
     *,
     task: str | None = None,
-    seeds: Mapping[str, str] | None = None,
+    seeds: Mapping[str, SeedValue] | None = None,
     tools: Sequence[GivenTool] = (),
     workdir: str | Path = ".",
     model: str | None = None,

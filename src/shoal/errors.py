@@ -19,7 +19,9 @@
     │  ├─ JournalFailed            the journal cannot write (full disk, permissions)
     │  ├─ JournalNewer             the file was written by a newer version
     │  ├─ JournalDamaged           a row is torn or corrupted
-    │  └─ DefinitionMissing        what the run is made of cannot be had
+    │  ├─ DefinitionMissing        what the run is made of cannot be had
+    │  ├─ PartMissing              the bytes of a stored part cannot be had
+    │  └─ PartRefused              bytes that cannot be kept as a part: too many of them
     ├─ ProviderError             the vendor
     │  ├─ ProviderBusy             asked to wait `retry_after_s`
     │  ├─ ProviderUnavailable      no complete reply arrived
@@ -199,6 +201,14 @@ class JournalDamaged(RunError):
 
 class DefinitionMissing(RunError):
     """What the run is made of cannot be had: a digest without bytes, a function that is gone."""
+
+
+class PartMissing(RunError):
+    """The bytes of a stored part cannot be had, or no part goes by that name."""
+
+
+class PartRefused(RunError):
+    """Bytes that are not kept as a stored part, such as more than the limit `part_bytes`."""
 
 
 # --- vendors

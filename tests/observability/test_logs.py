@@ -18,7 +18,7 @@ from shoal.errors import JournalDamaged
 from shoal.observability import Logs, logs, trace_of
 from shoal.providers import Text
 from shoal.runtime import Event, MemoryJournal
-from shoal.runtime.context import ContextCompacted
+from shoal.runtime.context import ContextCompacted, PromptEpoch
 from shoal.runtime.events import (
     ChildEnded,
     ChildSpawned,
@@ -26,6 +26,7 @@ from shoal.runtime.events import (
     GateForced,
     InferenceFailed,
     InferenceRetried,
+    InferenceStarted,
     LaneDegraded,
     MessageReceived,
     ModelChanged,
@@ -110,7 +111,21 @@ def test_a_request_that_was_never_sent_leads_to_its_stage():
     assert failed["span_id"] == one(spans_of(story), "stage work").span_id
 
 
+def test_a_reply_budget_that_was_cut_is_a_warning_and_any_other_is_no_line():
+    story = begun()
+    story.add(InferenceStarted("stage", "scripted", "m", 1, 900, "d", 100, wanted_tokens=400))
+    story.add(InferenceStarted("stage", "scripted", "m", 1, 900, "d", 100))
+    [line] = [line for line in lines(story) if line["event"] == "reply budget cut"]
+    assert (line["level"], line["reply_tokens"], line["wanted_tokens"]) == ("warning", 100, 400)
+
+
 SAID: list[tuple[Payload, str, str, dict[str, object]]] = [
+    (
+        PromptEpoch("eviction", 9, 2),
+        "prompt made anew",
+        "debug",
+        {"reason": "eviction", "tokens": 9, "thinking_dropped": 2},
+    ),
     (RunPaused("needs setup"), "run paused", "warning", {"reason": "needs setup"}),
     (RunResumed("user"), "run resumed", "info", {"by": "user"}),
     (RunRestarted("Traceback\nKeyError: 1", 1), "run restarted", "error", {"error": "KeyError: 1", "attempt": 1}),

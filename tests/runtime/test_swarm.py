@@ -103,9 +103,9 @@ async def test_a_working_directory_that_is_not_there_is_refused():
 
 
 async def test_keys_that_are_not_acted_on_refuse_the_spawn_instead_of_being_half_obeyed():
-    made = blueprint(stage(available_tools=(), hooks={"on_stage_enter": "x.py"}, context=StageContext(mode="fresh")))
+    made = blueprint(stage(available_tools=(), shell_hint=True, context=StageContext(mode="fresh")))
     async with swarm_of(scripted()) as swarm:
-        with pytest.raises(NotBuiltYet, match=r"hooks.*context\.mode"):
+        with pytest.raises(NotBuiltYet, match=r"context\.mode.*shell_hint"):
             await swarm.spawn(made, task="x")
 
 

@@ -10,7 +10,7 @@ import msgspec
 from shoal.providers import Text
 from shoal.runtime.context._budget import Limits
 from shoal.runtime.context._entry import Draft, Entry
-from shoal.runtime.context._render import BLANK_LINE, Rendered, Theme, one_block
+from shoal.runtime.context._render import BLANK_LINE, Rendered, Theme, one_block, said_in_block
 from shoal.runtime.context._store import RegionState
 from shoal.runtime.context.regions._kind import Admission, Asked, Shrunk, full, full_by_count, refuse, too_big
 
@@ -25,17 +25,20 @@ class Hashmap:
             return refuse(state, "is a hashmap and keeps nothing without a key", "Name the `key` to write.")
         if draft.tokens > asked.most(state):
             return too_big(state, draft, asked)
-        old = [entry for entry in state.all_entries() if entry.key == draft.key]
+        staying = [entry for entry in by_age(state) if entry.entry_id not in asked.replaces]
+        old = [entry for entry in staying if entry.key == draft.key]
         swap = msgspec.structs.replace(
-            asked, replaces=frozenset(entry.entry_id for entry in old), freed=sum(entry.tokens for entry in old)
+            asked,
+            replaces=asked.replaces.union(entry.entry_id for entry in old),
+            freed=asked.freed + sum(entry.tokens for entry in old),
         )
-        keys = state.entries - len(old) + 1
+        keys = len(staying) - len(old) + 1
         most = keys if state.region.max_entries is None else state.region.max_entries
         if state.region.admission == "reject" and not swap.fits(state, draft):
             return full(state, draft, swap)
         if state.region.admission == "reject" and keys > most:
             return full_by_count(state, asked, most, "keys")
-        others = [entry for entry in by_age(state) if entry.key != draft.key]
+        others = [entry for entry in staying if entry.key != draft.key]
         gone = _oldest(others, keys - most, swap.after(state, draft) - asked.limits.budget)
         return Admission(
             evict=tuple(entry.entry_id for entry in gone),
@@ -60,8 +63,8 @@ class Hashmap:
                 texts.append(BLANK_LINE)
             if entry.key is not None:
                 texts.append(Text.of(f"### {entry.key}\n"))
-            texts.extend(entry.message.texts)
-        return one_block(state.region, texts, state.tokens, theme)
+            texts.extend(said_in_block(entry))
+        return one_block(state.region, texts, state.tokens - state.part_tokens, theme)
 
 
 def by_age(state: RegionState) -> list[Entry]:

@@ -17,6 +17,7 @@ INTERRUPTED = 130
 COMMANDS = {
     "run": "Run a blueprint and write its report.",
     "resume": "Go on with a run that was interrupted or is paused.",
+    "fork": "Copy a run up to one of its events, and go on with the copy.",
     "answer": "List what runs ask a person, and answer it.",
     "msg": "Send a run a message.",
     "pause": "Let a run and all below it wait.",
@@ -29,8 +30,12 @@ COMMANDS = {
     "context": "Show what a run's next request shows the model.",
     "trace": "Export the spans of a tree of runs.",
     "new": "Write a blueprint to begin with.",
+    "prune": "Delete old runs from the journal, and let its file shrink.",
     "validate": "Check a blueprint.",
     "library": "List the bundled blueprints.",
+    "models": "Show what is known of models, and who says so.",
+    "doctor": "Check that everything is there that runs need.",
+    "completion": "Print the script that completes command lines.",
 }
 
 

@@ -51,7 +51,7 @@ def state_at(reader: Reader, run_id: str, at: int | None) -> RunState:
         raise ConfigInvalid(f"run {run_id} has no event {at}; its last is {events[-1].seq if events else 0}")
     if not any(isinstance(event.payload, StageEntered) for event in events):
         raise ConfigInvalid(f"run {run_id} had entered no stage by event {at}; give a later one")
-    return fold(run_id, program_of(reader, run_id), events)
+    return fold(run_id, program_of(reader, run_id), events, definition=reader.definition, load=reader.part)
 
 
 def _request(state: RunState, prompt: Prompt) -> Request:

@@ -49,6 +49,8 @@ class RunView:
         self.item = spawned.item
         self.task = None if spawned.task is None else str(spawned.task)
         self.output_dir = spawned.output_dir
+        self.copied = 0 if spawned.forked_from is None else spawned.forked_from[1]
+        """How many of its events are another run's history, which was billed there."""
         self.title: str | None = None
         self.status = "running"
         self.reason = ""
@@ -133,6 +135,8 @@ class Progress:
                 run.title = title
             case StageEntered(stage, _, provider, model):
                 run.stage, run.model = stage, f"{provider}:{model}"
+            case InferenceStarted() | InferenceCompleted() if event.seq <= run.copied:
+                pass
             case InferenceStarted():
                 run.requests += 1
             case InferenceCompleted():

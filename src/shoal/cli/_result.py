@@ -13,7 +13,7 @@ def command(run: RunArgument, /, *, journal: JournalOption = None, as_json: Json
     """Print what a run submitted; the exit status says how it ended."""
     with run_reader(run, journal) as (reader, row):
         events = list(reader.read(row.run_id))
-        state = fold(row.run_id, program_of(reader, row.run_id), events)
+        state = fold(row.run_id, program_of(reader, row.run_id), events, load=reader.part)
         progress = Progress()
         for each in reader.runs(root=row.root):
             progress.replay(events if each.run_id == row.run_id else reader.read(each.run_id))
@@ -27,6 +27,8 @@ def command(run: RunArgument, /, *, journal: JournalOption = None, as_json: Json
         print_text(output)
     if not row.ended:
         how = "wait for it" if where == "running" else f"go on with `shoal resume {row.run_id}`"
+        if row.questions:
+            how = f"it asks somebody, see `shoal answer {row.run_id}`"
         complain(f"run {row.run_id} is {where}, in stage {row.stage!r}, and has no result yet; {how}")
         return PAUSED
     if where in ("error", "cancelled"):

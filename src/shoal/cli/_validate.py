@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
+import anyio
 from cyclopts import Parameter
 
-from shoal.blueprints import Blueprint, Finding, check, resolve
+from shoal._environment import providers_from
+from shoal.blueprints import Blueprint, Finding, check, locate, resolve
 from shoal.cli._places import JsonOption
-from shoal.cli._print import line, print_json, say
+from shoal.cli._print import line, print_json, print_table, say
 from shoal.errors import BlueprintInvalid
+from shoal.validate import examine, named_models, resolved_budgets
 
 DENIED = 1
 ERRORS = 2
@@ -26,15 +29,19 @@ def command(
     as_json: JsonOption = False,
 ) -> int:
     """Check a blueprint and the workers inside its folder."""
+    budgets: Budgets = {}
     try:
-        found = tuple(findings_at(resolve(path), set()))
+        real = resolve(path)
+        found = tuple(findings_at(real, set()))
+        budgets = _budgets(real)
     except BlueprintInvalid as error:
         found = error.findings
     if as_json:
-        print_json({"findings": [dataclasses.asdict(finding) for finding in found]})
+        print_json({"findings": [dataclasses.asdict(finding) for finding in found], "budgets": budgets})
     else:
         for finding in found:
             say(line(str(finding)))
+        _show(budgets)
         say(_verdict(path, found))
     severities = {finding.severity for finding in found}
     if "error" in severities:
@@ -48,9 +55,11 @@ def findings_at(path: Path, seen: set[Path]) -> Iterator[Finding]:
         return
     seen.add(path)
     blueprint, found = check(path)
-    yield from found
     if blueprint is None:
+        yield from found
         return
+    more = anyio.run(lambda: examine(blueprint, providers=providers_from()))
+    yield from locate(path, (*found, *more))
     for worker in _workers(blueprint):
         try:
             inside = resolve(worker, base=blueprint.folder)
@@ -58,6 +67,23 @@ def findings_at(path: Path, seen: set[Path]) -> Iterator[Finding]:
             yield from error.findings
         else:
             yield from findings_at(inside, seen)
+
+
+Budgets: TypeAlias = Mapping[str, Mapping[str, int]]
+"""Tokens by model, by region."""
+
+
+def _budgets(path: Path) -> Budgets:
+    """Return what the budgets of the blueprint at *path* come to; nothing where it has errors."""
+    blueprint, _ = check(path)
+    return {} if blueprint is None else resolved_budgets(blueprint, named_models(blueprint, providers_from()))
+
+
+def _show(budgets: Budgets) -> None:
+    models = list(dict.fromkeys(model for row in budgets.values() for model in row))
+    if models:
+        rows = [(line(region), *(str(row[model]) for model in models)) for region, row in budgets.items()]
+        print_table(("region", *map(line, models)), rows, right=models)
 
 
 def _workers(blueprint: Blueprint) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, NoReturn, TypeAlias, cast, final
 
@@ -58,6 +58,7 @@ class Say:
         state: What has to come back byte for byte.
         delay_s: Seconds before it begins.
         cut_after: Ends the stream after this many characters of the text, without a `Completed`; `None` for never.
+        parts: What it makes beside text, such as pictures: the bytes of each.
     """
 
     text: str = ""
@@ -68,6 +69,7 @@ class Say:
     state: ProviderState | None = None
     delay_s: float = 0.0
     cut_after: int | None = None
+    parts: tuple[bytes, ...] = ()
 
 
 Scripted: TypeAlias = str | ToolCall | Say | ProviderError
@@ -105,6 +107,8 @@ class ScriptedProvider:
         max_output_tokens: Longest reply of every model.
         price: Price of every model; `None` leaves it unknown.
         lenient: Take transcripts that a vendor would refuse.
+        profile: What is known of every model, but for its name, in place of window, longest reply and price.
+        count: Counts a request, in place of the estimate.
     """
 
     def __init__(
@@ -117,6 +121,8 @@ class ScriptedProvider:
         max_output_tokens: int = 8_192,
         price: Price | None = PRICE,
         lenient: bool = False,
+        profile: ModelProfile | None = None,
+        count: Callable[[Request], TokenCount] | None = None,
     ) -> None:
         self.default_model = "scripted-model"
         self._replies = replies
@@ -127,6 +133,8 @@ class ScriptedProvider:
         self._max_output_tokens = max_output_tokens
         self._price = price
         self._lenient = lenient
+        self._profile = profile
+        self._count = count
         self._played = _Played()
         self.closed = False
 
@@ -145,6 +153,8 @@ class ScriptedProvider:
 
     def profile(self, model: str) -> ModelProfile:
         """Return the profile that every model has here."""
+        if self._profile is not None:
+            return replace(self._profile, model=model)
         return ModelProfile(
             model,
             window_tokens=self._window_tokens,
@@ -155,8 +165,8 @@ class ScriptedProvider:
         )
 
     async def count_tokens(self, request: Request) -> TokenCount:
-        """Return the encoded bytes of *request* / 4."""
-        return TokenCount(_tokens(request), "estimate")
+        """Return what the given counter says of *request*, or else its encoded bytes / 4."""
+        return TokenCount(_tokens(request), "estimate") if self._count is None else self._count(request)
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
         """Play the next reply.
@@ -210,7 +220,7 @@ class ScriptedProvider:
             calls.append(ToolCall(asked.call_id or f"call_{self._played.calls}", asked.name, asked.arguments))
         written = len(reply.text) + len(reply.reasoning) + sum([len(made.arguments) for made in calls])
         return Completed(
-            Reply(Text.of(reply.text), tuple(calls), reply.reasoning, reply.state),
+            Reply(Text.of(reply.text), tuple(calls), reply.reasoning, reply.state, reply.parts),
             reply.usage or Usage(uncached=_tokens(request), output=math.ceil(written / 4)),
             reply.finish or ("tool_calls" if calls else "stop"),
             request.model,
@@ -291,8 +301,8 @@ def _take_calls(message: Message, known: set[str], where: str) -> list[str]:
 
 
 def _check_said(message: Message, where: str) -> None:
-    if not message.calls and not any(message.texts):
-        _illegal(f"{where} says nothing", "a message has text or calls")
+    if not message.calls and not message.blobs and not any(message.texts):
+        _illegal(f"{where} says nothing", "a message has text, parts or calls")
 
 
 def _illegal(what: str, rule: str) -> NoReturn:

@@ -6,12 +6,17 @@ import json
 import re
 from pathlib import Path
 
+import anyio
 import pytest
 from front_processes import SLOW, hosted, wait_for
 from front_shell import Serve, Shell, newest
 from front_terminal import Terminal
 
+import shoal
+from shoal.blueprints import Blueprint, InteractionPoint, Stage
+from shoal.cli._desk import taken
 from shoal.providers import Text, ToolCall
+from shoal.runtime import Limits
 from shoal.testing import Say, ScriptedProvider
 
 pytestmark = pytest.mark.wall_limit(60)
@@ -155,6 +160,19 @@ def test_a_document_is_edited_in_the_editor_or_on_a_line(
     assert expected in shown.shown
 
 
+def test_an_editor_is_stopped_where_the_question_is_answered_elsewhere(
+    terminals: list[Terminal], shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("VISUAL", "sh -c 'stty raw -echo; echo editing; sleep 600'")
+    asker = written(tmp_path, "asker", asks("edit_document", '{ content = "A draft." }'))
+    terminals.append(shown := Terminal(SLOW, 0, "run", asker))
+    shown.wait_for("editing")
+    assert shell("answer", newest(shell)["run_id"], "A book.").status == 0
+    shown.wait_for("That was answered elsewhere, or nobody waits for it any more.\r\n")
+    assert shown.end() == 0
+    assert "answer: A book." in shown.shown
+
+
 def test_a_point_is_asked_at_the_terminal_until_it_lets_the_stage_go(terminals: list[Terminal], tmp_path: Path):
     terminals.append(shown := Terminal(SLOW, 0, "run", written(tmp_path, "editor", POINT)))
     shown.wait_for("3  drop it")
@@ -221,6 +239,35 @@ def test_an_unattended_run_asks_nobody_even_at_a_terminal(terminals: list[Termin
     assert shown.end() == 0
     assert "nobody is there" in shown.shown
     assert not Path("note.md").exists()
+
+
+def test_a_paused_run_that_is_let_go_on_from_elsewhere_goes_on(terminals: list[Terminal], shell: Shell, clerk: Path):
+    terminals.append(shown := Terminal(SLOW, 0, "run", clerk))
+    shown.wait_for("4  no")
+    run_id = newest(shell)["run_id"]
+    assert shell("pause", run_id).status == 0
+    assert shell("answer", run_id, "once").status == 0
+    shown.wait_for("Press Enter")
+    assert shell("resume", run_id).status == 0
+    assert shown.end() == 0
+    assert Path("note.md").exists()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("late", ["answered", "over"])
+async def test_an_answer_that_comes_too_late_is_not_asked_for_again(late: str):
+    point = InteractionPoint("look", "Is it good?")
+    made = Blueprint(
+        "b", (Stage("write", system_prompt="Write.", mode="interactive_points", interaction_points=(point,)),)
+    )
+    provider = ScriptedProvider(script=lambda _request: "a draft")
+    async with shoal.Swarm([provider], limits=Limits(question_s=None)) as swarm:
+        run = await swarm.spawn(made, unattended=False)
+        while not run.questions():  # noqa: ASYNC110 - on virtual time
+            await anyio.sleep(1)
+        (question,) = run.questions()
+        await (run.answer("fine") if late == "answered" else run.cancel())
+        assert await taken(swarm, question, "good")
 
 
 # --- without a terminal
@@ -319,6 +366,11 @@ def test_a_document_is_listed_with_its_question(shell: Shell, tmp_path: Path):
     )
     assert shell("run", written(tmp_path, "asker", source)).status == 3
     assert "(present_for_review, stage ask):\n# Plan\nThe plan\n" in shell("answer").out
+
+
+def test_a_result_that_waits_for_an_answer_says_so(shell: Shell, editor: str):
+    said = shell("result", editor)
+    assert (said.status, f"it asks somebody, see `shoal answer {editor}`" in said.err) == (3, True)
 
 
 def test_an_answer_says_in_json_where_its_run_stands(shell: Shell, editor: str):

@@ -46,7 +46,32 @@ def file(shell: Shell) -> Path:
 def test_a_clean_blueprint_passes_even_strictly(shell: Shell, file: Path):
     file.write_text(CLEAN)
     said = shell("validate", "./made.toml", "--deny-warnings")
-    assert (said.status, said.out, said.err) == (0, "./made.toml: nothing to complain about\n", "")
+    assert (said.status, said.err) == (0, "")
+    assert said.out.splitlines()[-1] == "./made.toml: nothing to complain about"
+
+
+def test_the_budgets_of_regions_are_shown_on_every_model(shell: Shell, file: Path):
+    file.write_text(CLEAN)
+    head, task, *_ = shell("validate", "./made.toml").out.splitlines()
+    assert head.split()[:2] == ["region", "offline:offline"]
+    assert task.split()[:2] == ["task", "500"]
+    assert shell("validate", "./made.toml", "--json").json["budgets"]["task"]["offline:offline"] == 500
+
+
+def test_a_script_that_cannot_be_read_is_an_error_with_its_place(shell: Shell, file: Path):
+    regions = 'stage_instructions = { kind = "pinned", budget = "3%" }\nbrain = { kind = "custom", script = "b.py" }'
+    file.write_text(CLEAN.replace('stage_instructions = { kind = "pinned", budget = "3%" }', regions))
+    Path("b.py").write_text("def render(ctx:\n    pass\n")
+    said = shell("validate", "./made.toml")
+    assert said.status == 2
+    assert "b.py:2:5: error: `blueprint:b.py`, line 2 cannot be read" in said.out
+
+
+def test_a_tool_that_nobody_has_is_an_error_at_its_place(shell: Shell, file: Path):
+    file.write_text(CLEAN + 'available_tools = ["read_fil"]\n')
+    said = shell("validate", "./made.toml")
+    assert said.status == 2
+    assert "made.toml:16:20: error: nobody has a tool `read_fil`" in said.out
 
 
 def test_warnings_fail_where_they_are_denied(shell: Shell, file: Path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from windowkit import Held, block, text_of
 
 from shoal.blueprints import Region
 from shoal.providers import Message, Text
-from shoal.runtime.context import cut_to, estimate, estimate_text, fit_blocks, materialise
+from shoal.runtime.context import SeedBlock, Shelf, cut_to, estimate, estimate_text, fit_blocks, materialise
 from shoal.runtime.context._cut import SMALLEST_SHARE, fair_shares
 
 
@@ -111,13 +113,22 @@ def test_results_for_an_empty_conversation_share_its_budget():
 # --- blocks of seeds
 
 
+ANY = Region("r")
+
+
+def fitted(
+    blocks: Sequence[SeedBlock], room_tokens: int, region: Region = ANY
+) -> tuple[tuple[SeedBlock, ...], tuple[str, ...]]:
+    return fit_blocks(blocks, room_tokens, region, Shelf())
+
+
 def test_blocks_that_fit_stay_as_they_are():
     blocks = (block("a", text_of(10)), block("b", text_of(10)))
-    assert fit_blocks(blocks, 100) == (blocks, ())
+    assert fitted(blocks, 100) == (blocks, ())
 
 
 def test_a_block_past_the_room_is_cut_with_a_marker_and_noted():
-    fitting, notes = fit_blocks([block("a", text_of(10)), block("b", text_of(100))], 60)
+    fitting, notes = fitted([block("a", text_of(10)), block("b", text_of(100))], 60)
     assert [one.name for one in fitting] == ["a", "b"]
     assert str(fitting[1].text).endswith("tokens]")
     assert sum(one.tokens for one in fitting) <= 60
@@ -125,22 +136,22 @@ def test_a_block_past_the_room_is_cut_with_a_marker_and_noted():
 
 
 def test_a_block_for_which_nothing_is_left_is_dropped_and_noted():
-    fitting, notes = fit_blocks([block("a", text_of(10)), block("b", text_of(100))], 14)
+    fitting, notes = fitted([block("a", text_of(10)), block("b", text_of(100))], 14)
     assert [one.name for one in fitting] == ["a"]
     assert notes == ("b: 0 of 103 tokens fit",)
 
 
 def test_a_seed_without_a_name_is_noted_as_the_seed():
-    _, notes = fit_blocks([block("", text_of(100))], 5)
+    _, notes = fitted([block("", text_of(100))], 5)
     assert notes[0].startswith("seed: 0 of ")
 
 
 def test_a_block_that_failed_is_left_out():
-    assert fit_blocks([block("a", "no", ok=False)], 100) == ((), ())
+    assert fitted([block("a", "no", ok=False)], 100) == ((), ())
 
 
 @pytest.mark.parametrize("names", [("a", "a", "a"), ("a", "a (2)", "a"), ("", "", "")])
 def test_each_block_gets_a_name_of_its_own(names: tuple[str, ...]):
-    fitting, _ = fit_blocks([block(name, "x") for name in names], 100)
+    fitting, _ = fitted([block(name, "x") for name in names], 100)
     assert len({one.name for one in fitting}) == 3
     assert fitting[0].name == names[0]

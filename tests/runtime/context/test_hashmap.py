@@ -6,7 +6,7 @@ import pytest
 from windowkit import Held, block, kinds
 
 from shoal.blueprints import Region
-from shoal.runtime.context import EntriesEvicted, EntryWritten, fit_blocks
+from shoal.runtime.context import EntriesEvicted, EntryWritten, Shelf, fit_blocks
 
 
 def facts(**keys: object) -> Held:
@@ -125,7 +125,7 @@ def test_a_seed_without_a_name_stands_under_no_sub_heading():
 
 def test_a_seed_of_two_calls_of_one_tool_is_two_keys():
     held = facts()
-    held.seed("facts", *fit_blocks([block("look", "one"), block("look", "two")], 100)[0])
+    held.seed("facts", *fit_blocks([block("look", "one"), block("look", "two")], 100, Region("facts"), Shelf())[0])
     assert keys_of(held) == ["look", "look (2)"]
 
 
@@ -150,7 +150,7 @@ def test_a_refreshed_seed_keeps_its_keys():
 def test_blocks_of_a_seed_keep_apart_where_others_hold_one_of_their_keys():
     held = facts()
     held.write("facts", "mine", key="look")
-    held.seed("facts", *fit_blocks([block("look", "one"), block("look", "two")], 100)[0])
+    held.seed("facts", *fit_blocks([block("look", "one"), block("look", "two")], 100, Region("facts"), Shelf())[0])
     assert keys_of(held) == ["look", "look (2)", "look (2) (2)"]
 
 

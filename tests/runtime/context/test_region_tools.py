@@ -15,6 +15,7 @@ def test_these_are_the_operations():
     assert set(OPERATIONS) == {
         "context_write",
         "context_append",
+        "context_attach",
         "context_read",
         "context_list",
         "context_delete",

@@ -8,7 +8,7 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from shoal.blueprints import Blueprint, Region, Stage, StageContext
-from shoal.providers import NO_TOOLS, Message, Text, ToolCall, ToolSet
+from shoal.providers import NO_TOOLS, Message, ProviderState, Text, ToolCall, ToolSet
 from shoal.runtime.context import (
     ACCEPTED,
     CONVERSATION,
@@ -18,18 +18,23 @@ from shoal.runtime.context import (
     Entry,
     EntryKind,
     EntryWritten,
+    Epoch,
     Layout,
     Misread,
     Order,
     Origin,
     Plan,
     Prompt,
+    PromptAmended,
+    PromptChange,
+    PromptEpoch,
     RegionState,
     Said,
     ScriptCall,
     SeedBlock,
     SeedResolved,
     Theme,
+    Ways,
     Window,
     assemble,
     estimate,
@@ -38,6 +43,7 @@ from shoal.runtime.context import (
     materialise,
     names_of,
     operate,
+    plan_prompt,
     read_overflow,
     read_render,
     read_write,
@@ -65,6 +71,9 @@ def stage(
     return Stage(name, context=StageContext(regions=own, hide=tuple(hide)), **more)
 
 
+WAYS = Ways("scripted", "thinker", mid_system=True)
+
+
 class Held:
     """A window with the events that made it, as a run would journal them.
 
@@ -88,6 +97,9 @@ class Held:
         self.seq = 0
         self.sources: dict[int, Message] = {}
         self.journal: list[Any] = []
+        self.epoch: Epoch | None = None
+        self.epochs = 0
+        self.tools = NO_TOOLS
         self.scripts = scripts
         self.calls: list[ScriptCall] = []
 
@@ -146,6 +158,8 @@ class Held:
         for change, message in changes:
             self.seq += 1
             self.journal.append((self.seq, NUMBERS[type(change)], encode(change)))
+            if self.epoch is not None:
+                self.epoch.note(self.window, change)
             self.window.apply(change, self.seq, float(self.seq), message)
 
     def draft(
@@ -180,11 +194,14 @@ class Held:
         draft = self.draft(said, kind="user_message")
         return self._record(draft, **how)
 
-    def turn(self, text: str | int = "", *, calls: Sequence[str] = (), arguments: str = "{}") -> Plan:
-        """Put an assistant turn with *calls* (their ids) into the conversation."""
+    def turn(
+        self, text: str | int = "", *, calls: Sequence[str] = (), arguments: str = "{}", thought: str = ""
+    ) -> Plan:
+        """Put an assistant turn with *calls* (their ids) into the conversation; *thought* is what it brings back."""
         said = text_of(text) if isinstance(text, int) else text
         made = tuple(ToolCall(call_id, "look", Text.of(arguments)) for call_id in calls)
-        message = Message("assistant", (Text.of(said),) if said else (), made)
+        state = ProviderState(WAYS.provider, WAYS.model, thought.encode()) if thought else None
+        message = Message("assistant", (Text.of(said),) if said else (), made, state=state)
         return self._record(self.draft(said, kind="assistant_turn", message=message))
 
     def answer(self, call_id: str, text: str | int = "found") -> Plan:
@@ -248,6 +265,34 @@ class Held:
         self.journal.append(("enter", stage_name, tokens))
         return changes
 
+    def send(self, ways: Ways = WAYS, *, tools: ToolSet | None = None, most_tokens: int | None = None) -> Prompt:
+        """Send the next request to an append-only model, as a run would, and return what it shows."""
+        self.tools = self.tools if tools is None else tools
+        self.journal.append(("sent", self.tools))
+        first = not self.epochs
+        for change in plan_prompt(self.epoch, self.window, self.tools, ways, first=first, most_tokens=most_tokens):
+            self.seq += 1
+            self.journal.append((self.seq, NUMBERS[type(change)], encode(change)))
+            self._prompted(change)
+        assert self.epoch is not None
+        prompt = self.epoch.prompt(self.window)
+        self.epoch.sent(self.window)
+        self.journal.append(("over",))
+        return prompt
+
+    def forget(self) -> None:
+        """Go on with another model."""
+        self.epoch = None
+        self.journal.append(("forget",))
+
+    def _prompted(self, change: PromptChange) -> None:
+        if isinstance(change, PromptEpoch):
+            self.epoch = Epoch(self.window, self.tools, change, self.epoch)
+            self.epochs += 1
+        else:
+            assert self.epoch is not None
+            self.epoch.amend(self.window, change)
+
     def calibrate(self, ratio: float) -> None:
         """Let one estimated token cost *ratio* real ones."""
         self.window.ratio = ratio
@@ -291,9 +336,20 @@ class Held:
         """Return role and text of each message of the prompt."""
         return [(m.role, m.text) for segment in self.prompt().messages for m in segment.messages]
 
+    def changes(self, *wanted: type) -> list[Any]:
+        """Return the journaled changes of these types, in order."""
+        made = [decode(row[1], row[2]) for row in self.journal if isinstance(row[0], int)]
+        return [change for change in made if isinstance(change, wanted)]
+
     def replayed(self) -> Window:
         """Return a window to which only the journaled events were applied."""
+        return self.replay()[0]
+
+    def replay(self) -> tuple[Window, Epoch | None]:
+        """Return window and epoch as the journaled events alone make them."""
         again = Window(*self.began)
+        epoch: Epoch | None = None
+        tools = NO_TOOLS
         for row in self.journal:
             match row:
                 case ("enter", name, tokens):
@@ -302,10 +358,26 @@ class Held:
                     again.ratio = ratio
                 case ("listed", region):
                     again.note_listed(region)
+                case ("sent", sent_tools):
+                    tools = sent_tools
+                case ("over",):
+                    assert epoch is not None
+                    epoch.sent(again)
+                case ("forget",):
+                    epoch = None
                 case (seq, number, data):
-                    change = cast("Change", decode(number, data))
-                    again.apply(change, seq, float(seq), self.message_of(change))
-        return again
+                    change = decode(number, data)
+                    if isinstance(change, PromptEpoch):
+                        epoch = Epoch(again, tools, change, epoch)
+                    elif isinstance(change, PromptAmended):
+                        assert epoch is not None
+                        epoch.amend(again, change)
+                    else:
+                        made = cast("Change", change)
+                        if epoch is not None:
+                            epoch.note(again, made)
+                        again.apply(made, seq, float(seq), self.message_of(made))
+        return again, epoch
 
     def message_of(self, change: Change | Payload) -> Message | None:
         if not isinstance(change, EntryWritten):

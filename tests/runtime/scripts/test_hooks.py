@@ -327,8 +327,8 @@ BODIES = {
     'return {"action": "accept"}': "failed: `HOOK` returned {'action': 'accept'}",
     'return {"action": "modify"}': "failed: `HOOK` returned {'action': 'modify'}",
     "return 7": "failed: `HOOK` returned 7",
-    "raise ValueError('no')": "failed: `blueprint:HOOK.py`: ",
-    "return HOOK(ctx)": "failed: `blueprint:HOOK.py`: RecursionError",
+    "raise ValueError('no')": "failed: `blueprint:HOOK.py`, line 2: ValueError: no",
+    "return HOOK(ctx)": "failed: `blueprint:HOOK.py`, line 2: RecursionError",
 }
 
 

@@ -345,7 +345,6 @@ async def test_values_that_the_schema_let_pass_and_the_type_does_not_are_listed(
         (Place(name="here"), '{"name":"here","depth":0}'),
         ([Place(name="here")], '[{"name":"here","depth":0}]'),
         (Path("a/b"), '"a/b"'),
-        (b"\x00\xff", '"AP8="'),
         (Text.of("held “text”"), "held “text”"),
         ("half \ud800", "half \ufffd"),
         (["half \udcff"], '["half \\udcff"]'),

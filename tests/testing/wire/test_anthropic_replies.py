@@ -337,6 +337,6 @@ def test_what_is_asked_stands_in_the_record():
     ask = Desk().anthropic(body).exchange.ask
     assert ask is not None
     assert (ask.system, ask.task, ask.text, ask.choice, ask.max_tokens) == ("one\n\ntwo", "hi", "and?", "f", 1000)
-    assert ask.results == (wire.Result("toolu_1", "", "a\nb", is_error=True),)
+    assert ask.results == (wire.Result("toolu_1", "f", "a\nb", is_error=True),)
     assert ask.calls == (wire.Call("f", {"x": 1}, "toolu_1"),)
     assert [offered.name for offered in ask.tools] == ["f"]

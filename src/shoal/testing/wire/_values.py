@@ -120,7 +120,7 @@ class Offered:
 @final
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a tool gave back. *name* is empty where the vendor sends none."""
+    """What a tool gave back. *name* is that of its call; empty if there is none."""
 
     call_id: str
     name: str

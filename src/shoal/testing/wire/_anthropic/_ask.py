@@ -18,10 +18,11 @@ def ask_of(request: Request) -> Ask:
         if "input_schema" in tool
     )
     choice = request.choice
+    names: dict[str, str] = {}
     return Ask(
         dialect="anthropic",
         model=request.model.name,
-        said=(*system, *(said(message, number) for number, message in enumerate(request.messages))),
+        said=(*system, *(said(message, number, names) for number, message in enumerate(request.messages))),
         tools=tools,
         choice=choice["name"] if choice["type"] == "tool" else choice["type"],
         max_tokens=cast("int", request.body["max_tokens"]),
@@ -30,18 +31,20 @@ def ask_of(request: Request) -> Ask:
     )
 
 
-def said(message: Mapping[str, Any], number: int) -> Said:
-    """Return one message."""
+def said(message: Mapping[str, Any], number: int, names: dict[str, str]) -> Said:
+    """Return one message; *names* of calls by their ids are noted, and used for results."""
     found = [block for _, block in blocks(message["content"], f"messages.{number}")]
+    names.update({block["id"]: block["name"] for block in found if block["type"] == "tool_use"})
     return Said(
         role=message["role"],
         text="\n".join(block["text"] for block in found if block["type"] == "text"),
         calls=tuple(Call(block["name"], block["input"], block["id"]) for block in found if block["type"] == "tool_use"),
-        results=tuple(_result(block) for block in found if block["type"] == "tool_result"),
+        results=tuple(_result(block, names) for block in found if block["type"] == "tool_result"),
     )
 
 
-def _result(block: Mapping[str, Any]) -> Result:
+def _result(block: Mapping[str, Any], names: Mapping[str, str]) -> Result:
     found = [inner for _, inner in blocks(block.get("content") or "", "")]
     text = "\n".join(inner["text"] for inner in found if inner["type"] == "text")
-    return Result(block["tool_use_id"], "", text, bool(block.get("is_error")))
+    use_id = block["tool_use_id"]
+    return Result(use_id, names.get(use_id, ""), text, bool(block.get("is_error")))
