@@ -494,7 +494,8 @@ class RunState:
                     point.begin_again()
 
     def on_spawn(self, event: Event, payload: RunSpawned) -> None:
-        self.spawned = payload
+        seeds = tuple([(name, self.program.share(text)) for name, text in payload.seeds])
+        self.spawned = msgspec.structs.replace(payload, seeds=seeds)
         self._limit(payload.budget)
         if payload.forked_from is not None:
             self.copied = payload.forked_from[1]
@@ -785,6 +786,10 @@ class RunState:
     def on_part(self, event: Event, payload: PartStored) -> None:
         self.shelf.keep(event.seq, payload)
 
+    def on_seed(self, event: Event, payload: SeedResolved | SeedRefreshed) -> None:
+        blocks = [msgspec.structs.replace(block, text=self.program.share(block.text)) for block in payload.blocks]
+        self.on_in_window(event, msgspec.structs.replace(payload, blocks=tuple(blocks)))
+
     def on_in_window(self, event: Event, payload: Any) -> None:
         if self.epoch is not None:
             self.epoch.note(self.view, payload)
@@ -848,8 +853,8 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     Nudged: RunState.on_nudge,
     ModelChanged: RunState.on_change_model,
     LayoutChanged: RunState.on_in_window,
-    SeedResolved: RunState.on_in_window,
-    SeedRefreshed: RunState.on_in_window,
+    SeedResolved: RunState.on_seed,
+    SeedRefreshed: RunState.on_seed,
     EntriesEvicted: RunState.on_in_window,
     EntriesReleased: RunState.on_in_window,
     RegionReset: RunState.on_in_window,
