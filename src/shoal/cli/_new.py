@@ -44,7 +44,7 @@ mode = "output"
 max_iterations = 30
 available_tools = ["list_dir", "read_file", "context_read"]
 system_prompt = """
-Do what `task` asks for. List the working directory, read the files that matter (what you have read stands in `sources`),
+Do what `task` asks for: list the working directory, read the files that matter (what was read stands in `sources`),
 and answer in Markdown, from what you read alone. Submit the answer with `submit_output`."""
 
 [stages.answer.output]
