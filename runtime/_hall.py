@@ -389,7 +389,7 @@ class Hall:
 
     def left(self, live: Live, crash: str | None) -> None:
         """Take note that a life of a run is over."""
-        self.keeper.left(live)
+        self.keeper.left(live, stopped=crash is None)
         if live.state.ended is not None:
             self.purses.forget(live)
         if crash is not None:

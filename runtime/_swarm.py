@@ -216,17 +216,20 @@ class Swarm:
         Raises:
             StartFailed: A child did not come up; those before it were stopped.
         """
-        started = Started(tree, critical=critical, gave_up=self._tree_gave_up)
         runs = self.hall.runs
+        started = Started(tree, critical=critical, runs=runs, over=self._tree_over)
         await runs.start_child(ChildSpec(tree.name, tree, restart="temporary"))
         self._trees.append(started)
         await runs.start_child(ChildSpec(f"watch {tree.name}", started.watch, restart="temporary"))
         return started
 
-    def _tree_gave_up(self, error: RestartsExhausted) -> None:
-        self._gave_up = error
-        if self._body is not None:
-            self._body.cancel()
+    def _tree_over(self, started: Started, gave_up: RestartsExhausted | None) -> None:
+        if gave_up is None:
+            self._trees.remove(started)  # one that gave up stays, so that the swarm is not taken for healthy
+        elif started.critical:
+            self._gave_up = gave_up
+            if self._body is not None:
+                self._body.cancel()
 
     # --- runs
 
