@@ -12,7 +12,7 @@ from shoal.providers._exchange import RetryPolicy, exchange
 from shoal.providers._intake import TEXT_ONLY, Intake, matches
 from shoal.providers._media import Media, media_of, sniff
 from shoal.providers._offline import OfflineProvider, Policy, offline
-from shoal.providers._profiles import profiles_from, shipped_models, shipped_profile
+from shoal.providers._profiles import Fact, facts_of, profiles_from, shipped_models, shipped_profile
 from shoal.providers._servers import SERVERS, Capabilities
 from shoal.providers._text import EMPTY, Text, join
 from shoal.providers._tokens import TextCounter, counter
@@ -75,6 +75,7 @@ __all__ = [
     "Capabilities",
     "ChatEncoder",
     "Completed",
+    "Fact",
     "Finish",
     "Intake",
     "Media",
@@ -123,6 +124,7 @@ __all__ = [
     "counter",
     "digest",
     "exchange",
+    "facts_of",
     "google",
     "join",
     "matches",

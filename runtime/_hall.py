@@ -6,6 +6,7 @@ knows where each run stands.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
@@ -44,14 +45,16 @@ from shoal.runtime._pools import Pools
 from shoal.runtime._program import Program, recorded
 from shoal.runtime._run import RunActor
 from shoal.runtime._script_tools import signature
+from shoal.runtime._seed_files import OWN_FOLDER
 from shoal.runtime._seeds import callers_of
 from shoal.runtime._serving import Servants
 from shoal.runtime._spawn import Birth, conceive, give_birth
 from shoal.runtime._standings import Standing, Standings
 from shoal.runtime._state import RunState
+from shoal.runtime._transforms import as_seeds, carried
 from shoal.runtime.events import BudgetReached, ChildEnded, ChildSpawned, Lane, RunSpawned
 from shoal.runtime.journal import Journal
-from shoal.runtime.scripts import Sandbox
+from shoal.runtime.scripts import MARK, Functions, Sandbox
 from shoal.runtime.tools import Permissions, Shell, Tool
 
 Watcher = Callable[[TextDelta], None]
@@ -89,6 +92,7 @@ class Hall:
         permissions: What the user allows.
         retry: How often a request is repeated.
         pools: Limits of pools by name.
+        scripts: Functions of the program in the place of scripts, by the path that a blueprint names.
         mcp: MCP servers whose tools runs may use.
     """
 
@@ -101,6 +105,7 @@ class Hall:
         permissions: Permissions,
         retry: RetryPolicy,
         pools: Mapping[str, int],
+        scripts: Mapping[str, Functions] | None = None,
         mcp: Sequence[McpServer] = (),
     ) -> None:
         self.journal = journal
@@ -119,7 +124,7 @@ class Hall:
             permissions.grants.allow_env_vars,
             _threads.limiter(limits.commands),
         )
-        self.sandbox = Sandbox(limits.scripts, threads=self.threads)
+        self.sandbox = Sandbox(limits.scripts, threads=self.threads, trusted=scripts)
         self.connections = Connections(mcp)
         self.standings = Standings()
         self.keys = Keys(journal, clock)
@@ -237,6 +242,26 @@ class Hall:
             listed = ", ".join(f"`{name}`" for name in missing)
             raise DefinitionMissing(f"this run has the functions {listed} as tools; give them again with `tools=[…]`")
         return Program(bundle, [at_hand[str(tool["name"])] for tool in given], connected)
+
+    def check_functions(self, spawned: RunSpawned) -> None:
+        """See that the functions that stand in the place of a run's scripts are here; a changed one is named.
+
+        Raises:
+            DefinitionMissing: One is not; it is named.
+        """
+        for path, digest in spawned.scripts:
+            kept = self.journal.definition(digest).decode()
+            if not kept.startswith(MARK):
+                continue
+            name = path.removeprefix(OWN_FOLDER)
+            here = self.sandbox.trusted(name)
+            if here is None:
+                raise DefinitionMissing(
+                    f"this run has functions in the place of the script {name!r}; give them again with `scripts={{…}}`"
+                )
+            if here.digest != digest:
+                said = f"the functions in the place of the script {name!r} are not what they were when the run began"
+                warnings.warn(said, RuntimeWarning, stacklevel=3)
 
     # --- births
 
@@ -375,7 +400,7 @@ class Hall:
 
     def left(self, live: Live, crash: str | None) -> None:
         """Take note that a life of a run is over."""
-        self.keeper.left(live)
+        self.keeper.left(live, stopped=crash is None)
         if live.state.ended is not None:
             self.purses.forget(live)
         if crash is not None:
@@ -435,11 +460,12 @@ class Hall:
         allowed = (made.children_deeper - 1, program.blueprint.max_child_depth, wanted.most_depth)
         takes = callers_of(program.regions)
         offered = {name: text for name, text in wanted.offered.items() if name in takes}
+        given, carried_over = as_seeds(carried(live.state, program.blueprint, program.regions), program.regions)
         birth = Birth(
             run_id,
             program,
             wanted.task,
-            {**offered, **wanted.seeds},
+            {**given, **offered, **wanted.seeds},
             live.context.workdir,
             wanted.stage,
             parent,
@@ -455,6 +481,7 @@ class Hall:
             detached=wanted.detached,
             output_format=wanted.output_format,
             output_instructions=wanted.output_instructions,
+            carried=carried_over,
             budgets=() if wanted.detached else made.budgets,
         )
         spawned = ChildSpawned(

@@ -14,7 +14,7 @@ from typing import Any, final
 
 from shoal.blueprints import Blueprint, ModelSettings, OutputSpec, Region, Stage, stage_tools, tool_name
 from shoal.errors import SpawnRefused, ToolInvalid
-from shoal.providers import NO_TOOLS, PolicyStep, ToolSet
+from shoal.providers import NO_TOOLS, PolicyStep, Text, ToolSet
 from shoal.runtime._bundle import Bundle, definition_of, read_definition
 from shoal.runtime._output_spec import NOTHING_ASKED, OutputAsked, merged, told
 from shoal.runtime._script_tools import ToolFile, script_tool
@@ -58,6 +58,12 @@ class StageProgram:
     def name(self) -> str:
         """Its name."""
         return self.stage.name
+
+
+_SHARED_FROM_BYTES = 256
+"""A shorter text costs less than looking for its like."""
+MOST_SHARED_BYTES = 16 * 1024 * 1024
+"""Most bytes of texts that the runs of one definition share."""
 
 
 @final
@@ -105,9 +111,25 @@ class Program:
         }
         self.stages: Mapping[str, StageProgram] = _looking_ahead(stages)
         self._seen: dict[tuple[str, bool, OutputAsked], StageProgram] = {}
+        self._shared: dict[Text, Text] = {}
+        self._shared_bytes = 0
 
     def __repr__(self) -> str:
         return f"<Program {self.blueprint.name} {self.digest}>"
+
+    def share(self, text: Text) -> Text:
+        """Return *text*, or the same text as another run of this definition holds it: what is equal stands once.
+
+        Seeds are what runs have in common. Only so much of them is kept, so that runs which have nothing in common do
+        not keep each other's texts alive.
+        """
+        held = self._shared.get(text)
+        if held is None:
+            if len(text) < _SHARED_FROM_BYTES or self._shared_bytes + len(text) > MOST_SHARED_BYTES:
+                return text
+            held = self._shared[text] = text
+            self._shared_bytes += len(text)
+        return held
 
     def seen(self, stage: str, *, unattended: bool, asked: OutputAsked = NOTHING_ASKED) -> StageProgram:
         """Return *stage* as a run sees it.

@@ -20,6 +20,7 @@ from shoal.providers import EMPTY, Message, ProviderState, Text, ToolCall, Usage
 from shoal.runtime._failures import first_paragraph
 from shoal.runtime._output_spec import OutputAsked
 from shoal.runtime._program import Program, StageProgram
+from shoal.runtime._repetition import Repeats
 from shoal.runtime.context import (
     CONVERSATION,
     WHOLE,
@@ -334,6 +335,8 @@ class RunState:
         """What scripts rendered of custom regions for the newest request: digests by region."""
         self.restarts: list[tuple[int, str]] = []
         """Seq and error of each restart since the run last got on."""
+        self.repeats = Repeats(program.blueprint.repetition)
+        """What was called since the run last got on."""
         self.stopped: str | None = None
         """Why a hook stopped the run; `None` where none did."""
         self.hooks_at_end: dict[str, HookRan] = {}
@@ -491,7 +494,8 @@ class RunState:
                     point.begin_again()
 
     def on_spawn(self, event: Event, payload: RunSpawned) -> None:
-        self.spawned = payload
+        seeds = tuple([(name, self.program.share(text)) for name, text in payload.seeds])
+        self.spawned = msgspec.structs.replace(payload, seeds=seeds)
         self._limit(payload.budget)
         if payload.forked_from is not None:
             self.copied = payload.forked_from[1]
@@ -655,6 +659,9 @@ class RunState:
                 self.visit.worked.add(tool_name(self.turn.calls[payload.index].name))
             self.turn.written[payload.index] = event.seq
             call = self.turn.calls[payload.index]
+            tool = self.stage.tools.get(tool_name(call.name))
+            only_reads = tool is not None and tool.effects.reads and tool.effects.repeatable
+            self.repeats.ended(call, is_error=payload.is_error, only_reads=only_reads)
             if self.visit is not None and not payload.is_error and tool_name(call.name) in MODIFYING:
                 path = str(argument(call.arguments, "path"))
                 self.visit.edits[path] = self.visit.edits.get(path, 0) + 1
@@ -664,6 +671,8 @@ class RunState:
     def on_nudge(self, event: Event, payload: Nudged) -> None:
         self._recent[event.seq] = payload
         self.turn = self.routing = self.failure = None
+        if payload.reason == "repetition":
+            self.repeats.said()
         if self.visit is not None:
             self.visit.asked[payload.reason] = self.visit.asked.get(payload.reason, 0) + 1
             if payload.reason == "directive":
@@ -777,6 +786,10 @@ class RunState:
     def on_part(self, event: Event, payload: PartStored) -> None:
         self.shelf.keep(event.seq, payload)
 
+    def on_seed(self, event: Event, payload: SeedResolved | SeedRefreshed) -> None:
+        blocks = [msgspec.structs.replace(block, text=self.program.share(block.text)) for block in payload.blocks]
+        self.on_in_window(event, msgspec.structs.replace(payload, blocks=tuple(blocks)))
+
     def on_in_window(self, event: Event, payload: Any) -> None:
         if self.epoch is not None:
             self.epoch.note(self.view, payload)
@@ -813,6 +826,7 @@ class RunState:
             "calibration": dict(self.calibration),
             "epoch": (self.epochs, None if self.epoch is None else self.epoch.dump(self.view)),
             "renders": dict(self.renders),
+            "repeats": self.repeats.dump(),
             "stopped": self.stopped,
             "hooks_at_end": dict(self.hooks_at_end),
             "restarts": list(self.restarts),
@@ -839,8 +853,8 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     Nudged: RunState.on_nudge,
     ModelChanged: RunState.on_change_model,
     LayoutChanged: RunState.on_in_window,
-    SeedResolved: RunState.on_in_window,
-    SeedRefreshed: RunState.on_in_window,
+    SeedResolved: RunState.on_seed,
+    SeedRefreshed: RunState.on_seed,
     EntriesEvicted: RunState.on_in_window,
     EntriesReleased: RunState.on_in_window,
     RegionReset: RunState.on_in_window,

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from shoal.blueprints import (
     Blueprint,
     ChildSupervision,
-    Repetition,
     Stage,
 )
 from shoal.errors import NotBuiltYet
@@ -31,15 +30,15 @@ def refuse_unbuilt(blueprint: Blueprint) -> None:
 def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
     whole = {
         "context.observations": blueprint.observations is not None,
-        "context.file_tracking": blueprint.file_tracking is not None,
         "components.use": bool(blueprint.components),
-        "transforms": bool(blueprint.transforms),
+        # A summary needs a model, and a child is born without waiting for one.
+        "transforms.mappings.transform": any(
+            mapping.transform == "summarize" for each in blueprint.transforms for mapping in each.mappings
+        ),
         "agent.dynamic_tools": blueprint.dynamic_tools,
         "agent.tool_list": blueprint.tool_list == "run",
         "agent.batch_tool_hint": bool(blueprint.batch_tool_hint),
         "agent.shell_hint": bool(blueprint.shell_hint),
-        # Off is obeyed; and what it does by itself is no more than a note.
-        "repetition_detection": blueprint.repetition.enabled and blueprint.repetition != Repetition(),
     }
     yield from (key for key, used in whole.items() if used)
     for stage in blueprint.stages:

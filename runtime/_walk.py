@@ -247,6 +247,8 @@ def _decided(state: RunState, limits: Limits) -> Action:
             return _to_the_rescue(state, (), "a worker failed, and this stage wants all of them")
         if not turn.calls or _fanned_out(state):
             return _exit(state, limits) or _points(state, limits) or _onward(state)
+    if state.repeats.note:
+        return Ask("repetition", state.repeats.note)
     assert state.visit is not None  # a run is entered with its first event
     cap = state.stage.stage.max_iterations or limits.max_iterations
     if state.visit.iterations >= cap and state.stage.stage.mode != "fan_out":

@@ -347,7 +347,8 @@ class Nudged(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The stage is asked again.
 
     Args:
-        reason: `no_tool_call`, `required_region`, `output_owed`, `fan_out_owed`, `gate`, `instructions`, `directive`.
+        reason: `no_tool_call`, `required_region`, `output_owed`, `fan_out_owed`, `gate`, `instructions`, `directive`,
+            `repetition`.
         text: What the model reads.
         answer: Of a `directive`: seq of the answer that chose it.
     """

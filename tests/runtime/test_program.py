@@ -22,9 +22,10 @@ from shoal.blueprints import (
     Stage,
 )
 from shoal.errors import DefinitionMissing, SpawnRefused
-from shoal.providers import NO_TOOLS, PolicyStep
+from shoal.providers import NO_TOOLS, PolicyStep, Text
 from shoal.runtime import Program, SqliteJournal, Tool, tool
 from shoal.runtime._bundle import Bundle
+from shoal.runtime._program import MOST_SHARED_BYTES
 from shoal.testing import Say, ScriptedProvider
 
 
@@ -165,6 +166,30 @@ def test_the_steps_of_the_embedded_provider_are_handed_on():
     made = program(Stage("a", offline=steps), Stage("b"), tools=(look,))
     assert made.stages["a"].policy == (PolicyStep(call="look", args={"word": "x"}, pages=3), PolicyStep(say="done"))
     assert made.stages["b"].policy is None
+
+
+# --- what runs share
+
+
+def test_equal_texts_of_two_runs_stand_once():
+    made = program(Stage("work"))
+    first, second = Text.of("s" * 300), Text.of("s" * 300)
+    assert first is not second
+    assert made.share(first) is made.share(second)
+
+
+def test_a_short_text_is_not_looked_up():
+    made = program(Stage("work"))
+    assert made.share(Text.of("s" * 255)) is not made.share(Text.of("s" * 255))
+
+
+def test_runs_with_nothing_in_common_do_not_keep_each_others_texts():
+    made = program(Stage("work"))
+    half = MOST_SHARED_BYTES // 2
+    one, other, third = (Text.of(letter * half) for letter in "abc")
+    assert (made.share(one), made.share(other)) == (one, other)
+    assert made.share(third) is third
+    assert made.share(Text.of("c" * half)) is not third
 
 
 @pytest.mark.anyio

@@ -11,11 +11,10 @@ from shoal.blueprints import (
     Blueprint,
     BlueprintTransform,
     ChildSupervision,
-    FileTracking,
     Observations,
-    Repetition,
     Stage,
     StageContext,
+    TransformMapping,
 )
 from shoal.errors import NotBuiltYet
 from shoal.runtime._unbuilt import refuse_unbuilt
@@ -37,14 +36,15 @@ def test_a_blueprint_that_asks_for_nothing_special_is_not_refused():
 
 WHOLE: list[tuple[str, dict[str, Any]]] = [
     ("context.observations", {"observations": Observations(profile="coding")}),
-    ("context.file_tracking", {"file_tracking": FileTracking()}),
     ("components.use", {"components": ("facts",)}),
-    ("transforms", {"transforms": (BlueprintTransform("a", "b"),)}),
+    (
+        "transforms.mappings.transform",
+        {"transforms": (BlueprintTransform("a", "b", (TransformMapping("x", "y", "summarize"),)),)},
+    ),
     ("agent.dynamic_tools", {"dynamic_tools": True}),
     ("agent.tool_list", {"tool_list": "run"}),
     ("agent.batch_tool_hint", {"batch_tool_hint": True}),
     ("agent.shell_hint", {"shell_hint": True}),
-    ("repetition_detection", {"repetition": Repetition(max_repeat_calls=2)}),
 ]
 
 
@@ -68,7 +68,7 @@ def test_a_key_of_a_stage_is_named_with_its_stage(key: str, fields: dict[str, An
 
 
 def test_what_is_switched_off_is_obeyed():
-    off = replace(PLAIN, repetition=Repetition(enabled=False), batch_tool_hint=False, shell_hint=False)
+    off = replace(PLAIN, batch_tool_hint=False, shell_hint=False)
     refuse_unbuilt(replace(off, stages=(Stage("work", batch_tool_hint=False, shell_hint=False),)))
 
 
