@@ -27,6 +27,7 @@ COMMANDS = {
     "result": "Print what a run submitted.",
     "stages": "Show what each stage of a run used.",
     "events": "Print the events of a run.",
+    "report": "Write a run as one HTML file.",
     "context": "Show what a run's next request shows the model.",
     "trace": "Export the spans of a tree of runs.",
     "new": "Write a blueprint to begin with.",
