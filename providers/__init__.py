@@ -12,7 +12,7 @@ from shoal.providers._exchange import RetryPolicy, exchange
 from shoal.providers._intake import TEXT_ONLY, Intake, matches
 from shoal.providers._media import Media, media_of, sniff
 from shoal.providers._offline import OfflineProvider, Policy, offline
-from shoal.providers._profiles import profiles_from, shipped_models, shipped_profile
+from shoal.providers._profiles import Fact, facts_of, profiles_from, shipped_models, shipped_profile
 from shoal.providers._servers import SERVERS, Capabilities
 from shoal.providers._text import EMPTY, Text, join
 from shoal.providers._tokens import TextCounter, counter
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from shoal.providers._codex import codex
     from shoal.providers._compatible import compatible
     from shoal.providers._google import google
+    from shoal.providers._marking import Breakpoint, Marking
     from shoal.providers._openai import openai, openai_chat
     from shoal.providers._rates import RateLimit, Rates, RateStatistics
     from shoal.providers._responses import ResponsesServer
@@ -71,12 +72,15 @@ __all__ = [
     "Block",
     "Breaker",
     "BreakerState",
+    "Breakpoint",
     "Bucket",
     "Capabilities",
     "ChatEncoder",
     "Completed",
+    "Fact",
     "Finish",
     "Intake",
+    "Marking",
     "Media",
     "Message",
     "ModelProfile",
@@ -123,6 +127,7 @@ __all__ = [
     "counter",
     "digest",
     "exchange",
+    "facts_of",
     "google",
     "join",
     "matches",
@@ -140,6 +145,8 @@ __all__ = [
 
 # What needs an HTTP client is loaded when it is first asked for: importing one costs more than everything else here.
 _LAZY = {
+    "Breakpoint": "_marking",
+    "Marking": "_marking",
     "RateLimit": "_rates",
     "RateStatistics": "_rates",
     "Rates": "_rates",

@@ -35,7 +35,7 @@ def anthropic(
     *,
     model: str | None = None,
     name: str = "anthropic",
-    base_url: str = BASE_URL,
+    base_url: str | None = None,
     auth: Literal["x-api-key", "bearer"] = "x-api-key",
     version: str = VERSION,
     betas: Sequence[str] = (),
@@ -53,7 +53,7 @@ def anthropic(
         api_key: The key; `None` sends none.
         model: The model where a blueprint names none.
         name: Name under which blueprints and spans know it.
-        base_url: Where `/v1/messages` is appended; another server may speak the same API.
+        base_url: Where `/v1/messages` is appended, there or at another server; `None` for the vendor's.
         auth: The header that carries the key.
         version: The API version that is asked for. From `2026-10-21` on no sampling parameter is sent.
         betas: Betas that are asked for with each request.
@@ -68,14 +68,15 @@ def anthropic(
     Raises:
         ConfigInvalid: The URL is no http URL.
     """
-    url = checked_url(base_url, BASE_URL)
+    address = BASE_URL if base_url is None else base_url
+    url = checked_url(address, BASE_URL)
     key: dict[str, str] = {}
     if api_key is not None:
         key = {"x-api-key": api_key} if auth == "x-api-key" else {"Authorization": f"Bearer {api_key}"}
     own = {**key, "anthropic-version": version, **(headers or {})}
     return VendorProvider(
         name,
-        Transport(base_url, headers=own, timeouts=timeouts, http=http),
+        Transport(address, headers=own, timeouts=timeouts, http=http),
         MessagesDialect(
             name, version=version, betas=tuple(betas), rules=MarkerRules(long_stable=stable_lifetime == "1h")
         ),
@@ -104,6 +105,7 @@ class MessagesDialect:
         self._betas = betas
         self._rules = rules
         self._encoders: dict[ModelProfile, MessagesEncoder] = {}
+        self.greeting: str | None = "/v1/models?limit=1"
 
     def __repr__(self) -> str:
         return f"<MessagesDialect {self._version}>"

@@ -23,7 +23,7 @@ def codex(
     account_id: str | None = None,
     model: str | None = None,
     name: str = "codex",
-    base_url: str = BASE_URL,
+    base_url: str | None = None,
     profiles: Mapping[str, ModelProfile] | None = None,
     headers: Mapping[str, str] | None = None,
     timeouts: Timeouts | None = None,
@@ -39,7 +39,7 @@ def codex(
         account_id: The account of that login; `None` sends none.
         model: The model where a blueprint names none.
         name: Name under which blueprints and spans know it.
-        base_url: Where `/responses` is appended.
+        base_url: Where `/responses` is appended; `None` for the vendor's own address.
         profiles: What is known of its models, by model; wins over what ships.
         headers: Further headers of each request.
         timeouts: How long to wait.
@@ -49,13 +49,14 @@ def codex(
     Raises:
         ConfigInvalid: The URL is no http URL.
     """
-    url = checked_url(base_url, BASE_URL)
+    address = BASE_URL if base_url is None else base_url
+    url = checked_url(address, BASE_URL)
     login = {"Authorization": f"Bearer {access_token}"} if access_token is not None else {}
     account = {"chatgpt-account-id": account_id} if account_id is not None else {}
     return VendorProvider(
         name,
-        Transport(base_url, headers={**login, **account, **(headers or {})}, timeouts=timeouts, http=http),
-        ResponsesDialect(name, SERVER, session_header="session_id"),
+        Transport(address, headers={**login, **account, **(headers or {})}, timeouts=timeouts, http=http),
+        ResponsesDialect(name, SERVER, session_header="session_id", greeting=None),
         default_model=model,
         profiles=profiles or {},
         secrets=secrets_in(url, access_token, account_id, *(headers or {}).values()),

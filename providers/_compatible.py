@@ -96,6 +96,7 @@ class ChatDialect:
         self.capabilities = capabilities
         self._provider = provider
         self._keys = keys
+        self.greeting: str | None = "/models"
 
     def __repr__(self) -> str:
         return f"<ChatDialect {self.capabilities.server}>"

@@ -31,7 +31,7 @@ def google(
     *,
     model: str | None = None,
     name: str = "google",
-    base_url: str = BASE_URL,
+    base_url: str | None = None,
     max_inline_bytes: int = MAX_INLINE_BYTES,
     prefix_leader: bool = True,
     profiles: Mapping[str, ModelProfile] | None = None,
@@ -46,7 +46,7 @@ def google(
         api_key: The key; `None` sends none.
         model: The model where a blueprint names none.
         name: Name under which blueprints and spans know it.
-        base_url: Where `/models/MODEL:streamGenerateContent` is appended.
+        base_url: Where `/models/MODEL:streamGenerateContent` is appended; `None` for the vendor's own address.
         max_inline_bytes: The largest request that holds stored parts; larger ones are refused here.
         prefix_leader: Requests wait up to 5 s for another one that writes their prefix to the cache.
         profiles: What is known of its models, by model; wins over what ships and what the API reports.
@@ -58,11 +58,12 @@ def google(
     Raises:
         ConfigInvalid: The URL is no http URL.
     """
-    url = checked_url(base_url, BASE_URL)
+    address = BASE_URL if base_url is None else base_url
+    url = checked_url(address, BASE_URL)
     key = {"x-goog-api-key": api_key} if api_key is not None else {}
     return VendorProvider(
         name,
-        Transport(base_url, headers={**key, **(headers or {})}, timeouts=timeouts, http=http),
+        Transport(address, headers={**key, **(headers or {})}, timeouts=timeouts, http=http),
         GeminiDialect(name, max_inline_bytes=max_inline_bytes),
         default_model=model,
         profiles=profiles or {},
@@ -85,6 +86,7 @@ class GeminiDialect:
         self._provider = provider
         self._max_inline_bytes = max_inline_bytes
         self._encoders: dict[ModelProfile, GeminiEncoder] = {}
+        self.greeting: str | None = "/models?pageSize=1"
 
     def __repr__(self) -> str:
         return "<GeminiDialect>"

@@ -32,7 +32,7 @@ def openai(
     *,
     model: str | None = None,
     name: str = "openai",
-    base_url: str = BASE_URL,
+    base_url: str | None = None,
     server: Literal["openai", "llama.cpp"] | ResponsesServer = "openai",
     organization: str | None = None,
     project: str | None = None,
@@ -49,7 +49,7 @@ def openai(
         api_key: The key; `None` sends none.
         model: The model where a blueprint names none.
         name: Name under which blueprints and spans know it.
-        base_url: Where `/responses` is appended.
+        base_url: Where `/responses` is appended; `None` for the vendor's own address.
         server: Whose Responses API it is, or what that server takes.
         organization: The organization that is billed; `None` for the key's own.
         project: The project that is billed; `None` for the key's own.
@@ -63,10 +63,11 @@ def openai(
     Raises:
         ConfigInvalid: The URL is no http URL.
     """
-    url = checked_url(base_url, BASE_URL)
+    address = BASE_URL if base_url is None else base_url
+    url = checked_url(address, BASE_URL)
     return VendorProvider(
         name,
-        Transport(base_url, headers=_headers(api_key, organization, project, headers), timeouts=timeouts, http=http),
+        Transport(address, headers=_headers(api_key, organization, project, headers), timeouts=timeouts, http=http),
         ResponsesDialect(name, server if isinstance(server, ResponsesServer) else _SERVERS[server]),
         default_model=model,
         profiles=profiles or {},
@@ -81,7 +82,7 @@ def openai_chat(
     *,
     model: str | None = None,
     name: str = "openai-chat",
-    base_url: str = BASE_URL,
+    base_url: str | None = None,
     organization: str | None = None,
     project: str | None = None,
     prefix_leader: bool = True,
@@ -97,7 +98,7 @@ def openai_chat(
         ConfigInvalid: The URL is no http URL.
     """
     return compatible(
-        base_url,
+        BASE_URL if base_url is None else base_url,
         api_key=api_key,
         model=model,
         name=name,
@@ -128,6 +129,7 @@ class ResponsesDialect:
         server: What the server takes.
         path: Where requests go.
         session_header: A header that carries the cache key too; `None` for none.
+        greeting: See `Dialect`.
     """
 
     def __init__(
@@ -137,6 +139,7 @@ class ResponsesDialect:
         *,
         path: str = "/responses",
         session_header: str | None = None,
+        greeting: str | None = "/models",
     ) -> None:
         self.server = server
         self._provider = provider
@@ -144,6 +147,7 @@ class ResponsesDialect:
         self._session_header = session_header
         self._keys = CacheKeys()
         self._encoders: dict[ModelProfile, ResponsesEncoder] = {}
+        self.greeting = greeting
 
     def __repr__(self) -> str:
         return f"<ResponsesDialect {self.server.server}>"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple, final
 
 from shoal.errors import ConfigInvalid
 from shoal.providers._intake import COUNTINGS
@@ -54,22 +54,57 @@ def shipped_profile(model: str) -> ModelProfile:
     return unknown if known is None else replace(known, model=model, window_key=unknown.window_key)
 
 
+_FIELDS: Mapping[str, str] = {
+    "context": "window_tokens",
+    "max_output": "max_output_tokens",
+    "min_cacheable": "min_cacheable_tokens",
+}
+"""Fields of a profile whose key has another name."""
+DEFAULT = "the default for an unknown model"
+REPORTED = "the vendor's API"
+
+
+@final
+class Fact(NamedTuple):
+    """One thing that is known of a model: the key of its row, what it says, and who says so."""
+
+    key: str
+    value: Any
+    source: str
+
+
+def facts_of(profile: ModelProfile) -> tuple[Fact, ...]:
+    """Return everything that is known of a model, in the order of its row's keys."""
+    sources = dict(profile.sources)
+    return tuple([Fact(key, getattr(profile, _FIELDS.get(key, key)), sources.get(key, DEFAULT)) for key in _ROW_KEYS])
+
+
+def reported(before: ModelProfile, after: ModelProfile) -> ModelProfile:
+    """Return *after*, which an API made of *before*, with that API as the source of what it changed."""
+    known = {fact.key: fact.value for fact in facts_of(before)}
+    return after.told(REPORTED, *[fact.key for fact in facts_of(after) if fact.value != known[fact.key]])
+
+
 def shipped_models() -> tuple[str, ...]:
     """Return the names of the models that the shipped table knows, in its order."""
     return tuple([profile.model for profile in _shipped().values()])
 
 
-def profiles_from(rows: Mapping[str, Mapping[str, Any]], *, source: str) -> dict[str, ModelProfile]:
-    """Return profiles for the user's own *rows*, each laid over what the shipped table knows of its model.
+def profiles_from(
+    rows: Mapping[str, Mapping[str, Any]], *, source: str, base: Mapping[str, ModelProfile] | None = None
+) -> dict[str, ModelProfile]:
+    """Return profiles for the user's own *rows*, each laid over what is known of its model.
 
     Args:
         rows: By model: the keys of a row in `models.toml`, each of them optional.
         source: Where the rows stand, for messages.
+        base: Profiles that come first; `None`, or a model that is not among them, takes the shipped table.
 
     Raises:
         ConfigInvalid: A key is unknown, or a value is of no use.
     """
-    return {model: _laid_over(shipped_profile(model), row, source) for model, row in rows.items()}
+    known = base or {}
+    return {model: _laid_over(known.get(model) or shipped_profile(model), row, source) for model, row in rows.items()}
 
 
 @functools.cache
@@ -114,6 +149,7 @@ def _laid_over(base: ModelProfile, row: Mapping[str, Any], source: str) -> Model
         price=_price(as_object(row["price"]), source, where) if "price" in row else base.price,
         window_source=source if "context" in row else base.window_source,
         window_key=_window_key(base.model),
+        sources=tuple({**dict(base.sources), **dict.fromkeys(row, source)}.items()),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Literal, Protocol, TypeAlias, final
 
@@ -600,6 +600,7 @@ class ModelProfile:
         mid_system: It takes system messages in the middle of a conversation.
         turn_system: It takes system messages that count for one turn only.
         counts_parts: Whose rule counts stored parts: `claude`, `claude-small`, `gpt`, `gemini`, or `flat`.
+        sources: Which keys of its row somebody gave, each with who did; the rest is the default.
     """
 
     model: str
@@ -621,6 +622,11 @@ class ModelProfile:
     mid_system: bool = False
     turn_system: bool = False
     counts_parts: str = FLAT
+    sources: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
+
+    def told(self, source: str, *keys: str) -> ModelProfile:
+        """Return it with *source* as the one who gave *keys*, which are those of its row."""
+        return replace(self, sources=tuple({**dict(self.sources), **dict.fromkeys(keys, source)}.items()))
 
     @property
     def intake(self) -> Intake:

@@ -11,7 +11,7 @@ import httpx
 from shoal.errors import ConfigInvalid, ProviderBusy, ProviderError, ProviderUnavailable
 from shoal.providers._json import as_count, as_object
 from shoal.providers._leaders import PrefixLeaders
-from shoal.providers._profiles import shipped_profile
+from shoal.providers._profiles import reported, shipped_profile
 from shoal.providers._rates import NO_RATES, RateLimit, Rates
 from shoal.providers._refusals import Asked, body_of, refusal
 from shoal.providers._sent import Sent
@@ -30,6 +30,7 @@ from shoal.providers._wire import Wire
 
 SECRET_LENGTH = 8  # taking out shorter texts would destroy messages
 ASK_TIMEOUT_S = 60.0
+_NO_LIST = frozenset({404, 405, 501})
 
 
 class Decoder(Protocol):
@@ -55,6 +56,9 @@ class Decoder(Protocol):
 
 class Dialect(Protocol):
     """What one vendor's API is like."""
+
+    greeting: str | None
+    """A path that answers for nothing to whoever may ask it: the list of models; `None` where there is none."""
 
     def encode(self, request: Request, profile: ModelProfile) -> tuple[str, Sent]:
         """Return where *request* goes, and what goes there."""
@@ -181,10 +185,22 @@ class VendorProvider:
         Raises:
             ProviderError: The API has an answer and it could not be had.
         """
-        reported = await self._dialect.describe(self._shipped(model), self._line(model))
-        if reported is not None:
-            self._known[model] = reported
+        shipped = self._shipped(model)
+        described = await self._dialect.describe(shipped, self._line(model))
+        if described is not None:
+            self._known[model] = reported(shipped, described)
         return self.profile(model)
+
+    async def check(self) -> bool:
+        """Ask the vendor for something that costs nothing, and return true; false where there is nothing of the kind.
+
+        Raises:
+            ProviderError: It cannot be asked: no network, no key, no permission.
+        """
+        if self._dialect.greeting is None:
+            return False
+        await self._line("").ask(self._dialect.greeting, None, absent=_NO_LIST)
+        return True
 
     async def stream(self, request: Request) -> AsyncGenerator[StreamEvent]:
         """Send *request* once; pacing and repeating are others' work.

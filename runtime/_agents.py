@@ -11,7 +11,7 @@ from typing import Any
 
 from shoal.errors import RunNotFound, ShoalError
 from shoal.runtime._control import Cancel, Send
-from shoal.runtime._failures import failure_text
+from shoal.runtime._failures import failure_text, first_paragraph
 from shoal.runtime._host import ChildRequest
 from shoal.runtime._live import Live
 from shoal.runtime._state import Child, Turn
@@ -106,8 +106,7 @@ def _answer(name: str, ended: ChildEnded) -> ToolResult:
     """Return how an agent ended as the result of a call."""
     said = f"[{name} {ended.status}]"
     if ended.reason and ended.status in ("error", "cancelled"):
-        # What stands behind the first paragraph is a traceback, for people.
-        said += f" {ended.reason.partition(chr(10) * 2)[0]}"
+        said += f" {first_paragraph(ended.reason)}"
     if ended.output:
         said += f"\n{ended.output}"
     elif ended.status not in ("error", "cancelled"):

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast, final
 
 import msgspec
 
-from shoal.blueprints import Blueprint, canonical, from_canonical
-from shoal.errors import BlueprintInvalid, DefinitionMissing
+from shoal.blueprints import Blueprint, FanOut, canonical, from_canonical, library
+from shoal.blueprints import load as load_blueprint
+from shoal.errors import BlueprintInvalid, DefinitionMissing, SpawnRefused
 from shoal.runtime._script_tools import ToolFile, tool_files
 from shoal.runtime.tools import Tool
 
@@ -48,21 +49,49 @@ def _bundle(blueprint: Blueprint, load: Callable[[str, Path | None], Blueprint],
     workers: dict[str, Bundle] = {}
     folders = above if blueprint.folder is None else (*above, blueprint.folder)
     for stage in blueprint.stages:
-        name = None if stage.fan_out is None else stage.fan_out.worker_agent
+        fan_out = stage.fan_out or FanOut()
+        name = fan_out.worker_agent or fan_out.worker_query
         if name is None or name in workers:
             continue
-        worker = load(name, blueprint.folder)
+        worker = load(name, blueprint.folder) if fan_out.worker_agent else load(_found(name, stage.name), None)
         # A blueprint that hands work to itself is loaded when it does: its bundle would have no end.
         if worker.folder is None or worker.folder not in folders:
             workers[name] = _bundle(worker, load, folders)
     return Bundle(blueprint, workers, tool_files(blueprint.folder))
 
 
+def _found(query: str, stage: str) -> str:
+    """Return the installed blueprint whose name or description holds *query*, whatever the case.
+
+    Raises:
+        SpawnRefused: None does, or more than one.
+    """
+    wanted = query.casefold()
+    names = [
+        name
+        for name, folder in library().items()
+        if wanted in name.casefold() or wanted in load_blueprint(folder).description.casefold()
+    ]
+    if len(names) == 1:
+        return names[0]
+    what = f"fit {', '.join(names)}" if names else f"fit none of {', '.join(library())}"
+    raise SpawnRefused(
+        f"the words of `worker_query` of stage {stage!r}, {query!r}, {what}; name one with `worker_agent`"
+    )
+
+
 def definition_of(bundle: Bundle, given: Sequence[Tool]) -> bytes:
     """Return what the journal keeps of a run's definition."""
-    tools = [{"name": t.name, "source": t.source, "schema": t.schema, "description": t.description} for t in given]
+    tools = [_plain_tool(tool) for tool in given]
     whole = {"format": FORMAT, "tools": tools, **_plain(bundle)}
     return json.dumps(whole, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _plain_tool(tool: Tool) -> dict[str, Any]:
+    said = {"name": tool.name, "source": tool.source, "schema": tool.schema, "description": tool.description}
+    if tool.connector is None:
+        return said
+    return {**said, "connector": tool.connector, "effects": asdict(tool.effects)}
 
 
 def _plain(bundle: Bundle) -> dict[str, Any]:

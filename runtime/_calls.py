@@ -23,6 +23,16 @@ from shoal.runtime._people import approved, ask_person
 from shoal.runtime._scripting import heard, vetted
 from shoal.runtime._side import order_summaries, wait_for_summaries, write
 from shoal.runtime._state import Turn
+from shoal.runtime._tracking import (
+    WRITES,
+    Tracked,
+    forgotten,
+    is_left_out,
+    read_text,
+    tracked,
+    tracked_read,
+    written_file,
+)
 from shoal.runtime.context import (
     CONVERSATION,
     OPERATIONS,
@@ -227,7 +237,9 @@ async def write_results(live: Live) -> None:
     assert turn is not None  # decided so
     open_calls = [index for index in range(len(turn.calls)) if index not in turn.answered]
     places = {index: _place(live, turn, index) for index in open_calls}
-    drafts = {index: _inline(live, turn, index) for index, place in places.items() if place.region == CONVERSATION}
+    files = {index: kept for index in open_calls if (kept := await _track(live, turn, index, places[index]))}
+    inline = [index for index, place in places.items() if place.region == CONVERSATION and index not in files]
+    drafts = {index: _inline(live, turn, index) for index in inline}
     costs = [draft.tokens for draft in drafts.values()]
     shares = dict(zip(drafts, live.state.view.shares(CONVERSATION, costs), strict=True))
     for index, place in places.items():
@@ -236,6 +248,8 @@ async def write_results(live: Live) -> None:
             draft = _shortened(live, turn, index, drafts[index], most)
             said = await vetted(live, CONVERSATION, draft, joins=True)
             write(live, CONVERSATION, draft, joins=True, said=said)
+        elif index in files:
+            await _point(live, turn, index, *files[index])
         else:
             await _route(live, turn, index, place)
 
@@ -243,7 +257,7 @@ async def write_results(live: Live) -> None:
 def _place(live: Live, turn: Turn, index: int) -> Destination:
     """Return where a result goes; an error, which the model has to read where it called, stays there."""
     result = turn.results[index]
-    place = destination(live.state.stage.stage.tool_routing, turn.calls[index].name)
+    place = destination(live.state.stage.layout, live.state.stage.stage.tool_routing, turn.calls[index].name)
     nothing = not (result.text or result.parts)
     kept = result.is_error or nothing or place.region not in live.state.view.states
     return Destination(CONVERSATION, place.most_tokens) if kept else place
@@ -286,9 +300,33 @@ async def _route(live: Live, turn: Turn, index: int, place: Destination) -> None
     cost = max(1, estimate(said, live.state.view.intake))
     routed = Draft("text", said, cost, turn.written[index], key=key, writer="routing", parts=result.parts)
     plan = await write_waiting(live, place.region, routed, place.most_tokens, refusable=True)
+    await _point(live, turn, index, place.region, plan)
+
+
+async def _track(live: Live, turn: Turn, index: int, place: Destination) -> tuple[str, Plan] | None:
+    """Keep the file that a call read or wrote; return where the text of a read stands instead of the conversation."""
+    wrote = tracked(live, turn, index, WRITES)
+    if wrote is not None:
+        await _keep(live, wrote, written_file(turn, index, wrote))
+    read = tracked_read(live, turn, index, place)
+    plan = None if read is None else await _keep(live, read, read_text(turn, index, read))
+    return None if read is None or plan is None or plan.outcome == "refused" else (read.region, plan)
+
+
+async def _keep(live: Live, kept: Tracked, draft: Draft) -> Plan | None:
+    """Keep the text of a file; `None` where it is too long, and then an older one goes too."""
+    if is_left_out(draft, kept):
+        live.change((change, None) for change in forgotten(live, kept))
+        return None
+    return await write_waiting(live, kept.region, draft)
+
+
+async def _point(live: Live, turn: Turn, index: int, region: str, plan: Plan) -> None:
+    """Put a pointer into the conversation, in the place of a result that went into *region* as *plan* says."""
     stage = live.state.stage
     reads, releases = "context_read" in stage.tools, "context_delete" in stage.tools
-    text = Text.of(pointer(stage.layout, place.region, plan, reads_regions=reads, releases=releases, note=result.note))
+    note = turn.results[index].note
+    text = Text.of(pointer(stage.layout, region, plan, reads_regions=reads, releases=releases, note=note))
     message = _tool_message(turn, index, (text,))
     cost = max(1, estimate(message))
     draft = Draft("tool_result", message, cost, turn.written[index], cut=0, text=text)

@@ -23,7 +23,7 @@ from shoal.runtime._keeper import Keeper
 from shoal.runtime._live import Live
 from shoal.runtime._people import answer, open_talk
 from shoal.runtime.context import PartStored
-from shoal.runtime.events import MessageReceived, QuestionAnswered, RunPaused, RunResumed
+from shoal.runtime.events import BudgetGiven, BudgetReached, MessageReceived, QuestionAnswered, RunPaused, RunResumed
 from shoal.runtime.journal import Journal, RunRow
 
 LOOK_S = 0.2
@@ -51,7 +51,10 @@ class Pause(msgspec.Struct, frozen=True, tag="pause"):
 
 @final
 class Resume(msgspec.Struct, frozen=True, tag="resume"):
-    """Let a paused run and everything below it go on."""
+    """Let a paused run and everything below it go on; *budget* is for the run *owner*."""
+
+    owner: str = ""
+    budget: BudgetGiven | None = None
 
 
 @final
@@ -69,7 +72,30 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     question: int | None = None
 
 
-Command: TypeAlias = Send | Pause | Resume | Cancel | Answer
+@final
+class Reach(msgspec.Struct, frozen=True, tag="reach"):
+    """Pause a run whose budget is reached, and everything below it; or end it with what it has, as it says itself."""
+
+    owner: str
+    limit: str
+    most: str
+    spent: str
+    needed: str
+    finishes: bool = False
+
+    @property
+    def reason(self) -> str:
+        """What stops, in one sentence."""
+        if self.limit == "max_wall_s":
+            return f"its budget is reached: it ran {self.spent} s of `max_wall_s` = {self.most}"
+        return (
+            f"its budget is reached: {self.spent} of `{self.limit}` = {self.most} are used, and the next request could "
+            f"take {self.needed}"
+        )
+
+
+Command: TypeAlias = Send | Pause | Resume | Cancel | Answer | Reach
+_FLAGS = {"max_cost_usd": "--max-cost-usd", "max_tokens": "--max-tokens", "max_wall_s": "--max-wall-s"}
 _decoder = msgspec.json.Decoder(Command)
 
 
@@ -182,7 +208,7 @@ async def obey(hall: Steered, run_id: str, command: Command, done: Callable[[], 
             break
     for live in lives:
         hall.moved(live)
-        if isinstance(command, Cancel):
+        if live.state.ended is not None:
             live.gone = True
             await hall.stop(live.run_id)
         else:
@@ -226,10 +252,29 @@ def _apply(live: Live, command: Command) -> None:
                 live.emit(RunPaused(reason, f"resume it with `shoal resume {live.run_id}`"))
         case Resume():
             if phase == "paused":
-                live.emit(RunResumed("user"))
+                live.emit(RunResumed("user", "", command.budget if live.run_id == command.owner else None))
                 live.host.reconsider(live.state.serving[0])
         case Cancel(reason):
             end(live, "cancelled", reason)
+        case Reach():
+            _reach(live, command)
+
+
+def _reach(live: Live, reach: Reach) -> None:
+    own = live.run_id == reach.owner
+    if own:
+        live.emit(BudgetReached(reach.limit, reach.most, reach.spent, reach.needed))
+    if reach.finishes:
+        end(live, "complete" if own else "cancelled", reach.reason)
+    elif live.state.phase == "running":
+        remedy = f"raise it with `shoal resume {reach.owner} {_FLAGS[reach.limit]} N`"
+        numbers: dict[str, int | float | str] = {
+            "limit": reach.limit,
+            "most": reach.most,
+            "spent": reach.spent,
+            "needed": reach.needed,
+        }
+        live.emit(RunPaused(reach.reason, remedy, numbers))
 
 
 def _tree(hall: Steered, run_id: str, command: Command) -> Sequence[str]:

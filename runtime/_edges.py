@@ -15,7 +15,7 @@ from shoal.runtime._scripting import draft_of, frees, vetted
 from shoal.runtime._side import drop_jobs, order_summaries, write
 from shoal.runtime._state import RunState
 from shoal.runtime._walk import Ask, Finish, Hold, Leave, abandoned
-from shoal.runtime.context import CONVERSATION, Draft, Order, RegionReset, RegionState, Said, estimate
+from shoal.runtime.context import CONVERSATION, Draft, Order, RegionReset, RegionState, Said, estimate, prompt_of
 from shoal.runtime.events import (
     GateBlocked,
     GateForced,
@@ -28,6 +28,7 @@ from shoal.runtime.events import (
 )
 
 ERROR_REPORT = "error_report"
+STUCK_REPORT = "stuck_report"
 _PROTECTED = frozenset({"pinned", "compact_history", "hashmap", "checklist"})
 _SYSTEM = "[System] "
 
@@ -40,7 +41,7 @@ async def enter(live: Live, stage: str, serving: Serving) -> None:
     state = live.state
     program = state.program.stages[stage]
     window_tokens = serving.profile.window_tokens
-    prompt = program.stage.system_prompt if program.stage.prompt_as == "nudge" else None
+    prompt = prompt_of(program.stage) if program.stage.prompt_as == "nudge" else None
     said: Said | None = None
     if state.window is not None:
         said = await _vetted_word(live, prompt) if prompt else None
@@ -110,7 +111,9 @@ async def leave(live: Live, action: Leave) -> None:
     state = live.state
     visit = state.visit
     assert visit is not None  # a stage is left from inside
-    report = await _reported(live, action.error) if action.error and action.target is not None else None
+    report = None
+    if action.error and action.target is not None:
+        report = await _reported(live, action.error, STUCK_REPORT if action.reason == "stuck" else ERROR_REPORT)
     note = None
     if state.routing is not None and action.target is not None:
         note = await _noted(live, f"The run goes on with the stage `{action.target}`.")
@@ -152,14 +155,14 @@ class _Note(msgspec.Struct, frozen=True):
             self.instead.put(live)
 
 
-async def _reported(live: Live, text: str) -> _Note:
-    """Return *text* as a report for the next stage: in `error_report` where that is declared, else a note."""
+async def _reported(live: Live, text: str, region: str) -> _Note:
+    """Return *text* as a report for the next stage: in *region* where that is declared, else a note."""
     note = await _noted(live, text)
-    if ERROR_REPORT not in live.state.view.states:
+    if region not in live.state.view.states:
         return note
     message = Message("user", (Text.of(text),))
     draft = Draft("text", message, max(1, estimate(message)), writer="routing")
-    return _Note(ERROR_REPORT, draft, await vetted(live, ERROR_REPORT, draft), note)
+    return _Note(region, draft, await vetted(live, region, draft), note)
 
 
 async def _noted(live: Live, text: str) -> _Note:

@@ -16,7 +16,7 @@ from shoal.errors import ShoalError
 from shoal.providers import Message, Text
 from shoal.runtime._agents import handed_over
 from shoal.runtime._calls import permitted, write_waiting
-from shoal.runtime._failures import failure_text
+from shoal.runtime._failures import failure_text, first_paragraph
 from shoal.runtime._host import ChildRequest
 from shoal.runtime._live import Live
 from shoal.runtime._people import approved
@@ -61,7 +61,7 @@ class Fate(msgspec.Struct, frozen=True):
         ended = None if self.child is None else self.child.ended
         if ended is None:
             return self.refused
-        return str(ended.output or ended.reason)
+        return str(ended.output or first_paragraph(ended.reason))
 
 
 @final
@@ -121,7 +121,8 @@ def _planned(live: Live, turn: Turn, index: int) -> Plan | None:
         return None
     settings = live.state.stage.stage.fan_out or FanOut()
     items, problem, left_out = _items(verdict.args, settings)
-    worker = settings.worker_agent or settings.worker_stage or verdict.args.get("agent")
+    named = settings.worker_agent or settings.worker_stage or settings.worker_query
+    worker = named or verdict.args.get("agent")
     if worker is None:
         problem = "this stage names no worker; name a blueprint in `agent`"
     if problem:
@@ -167,7 +168,7 @@ async def _hand_out(live: Live, turn: Turn, index: int, plan: Plan, item: Item, 
         settings.worker_stage,
         turn.seq,
         index,
-        by_model=settings.worker_agent is None and settings.worker_stage is None,
+        by_model=not (settings.worker_agent or settings.worker_stage or settings.worker_query),
         waited=True,
     )
     try:

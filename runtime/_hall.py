@@ -6,6 +6,7 @@ knows where each run stands.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
@@ -27,9 +28,10 @@ from shoal.errors import (
 from shoal.errors import RunEnded as RunIsOver
 from shoal.providers import Breaker, Provider, ReasoningDelta, RetryPolicy, TextDelta
 from shoal.runtime import _threads
+from shoal.runtime._budget import Purses
 from shoal.runtime._bundle import Bundle, bundle_of, read_definition
 from shoal.runtime._clock import Clock
-from shoal.runtime._control import Cancel, Command, Pause, Resume, steer
+from shoal.runtime._control import Cancel, Command, Pause, Reach, Resume, steer
 from shoal.runtime._fork import plan_fork
 from shoal.runtime._host import ChildRequest, Serving
 from shoal.runtime._keeper import Keeper
@@ -37,19 +39,22 @@ from shoal.runtime._keys import Keys
 from shoal.runtime._lanes import WIDTHS, Job, LaneDesk
 from shoal.runtime._limits import Limits
 from shoal.runtime._live import Live
+from shoal.runtime._mcp import Connections, McpServer
 from shoal.runtime._mending import cancel_strays, mended
 from shoal.runtime._pools import Pools
 from shoal.runtime._program import Program, recorded
 from shoal.runtime._run import RunActor
 from shoal.runtime._script_tools import signature
+from shoal.runtime._seed_files import OWN_FOLDER
 from shoal.runtime._seeds import callers_of
 from shoal.runtime._serving import Servants
 from shoal.runtime._spawn import Birth, conceive, give_birth
 from shoal.runtime._standings import Standing, Standings
 from shoal.runtime._state import RunState
-from shoal.runtime.events import ChildEnded, ChildSpawned, Lane, RunSpawned
+from shoal.runtime._transforms import as_seeds, carried
+from shoal.runtime.events import BudgetReached, ChildEnded, ChildSpawned, Lane, RunSpawned
 from shoal.runtime.journal import Journal
-from shoal.runtime.scripts import Sandbox
+from shoal.runtime.scripts import MARK, Functions, Sandbox
 from shoal.runtime.tools import Permissions, Shell, Tool
 
 Watcher = Callable[[TextDelta], None]
@@ -87,6 +92,8 @@ class Hall:
         permissions: What the user allows.
         retry: How often a request is repeated.
         pools: Limits of pools by name.
+        scripts: Functions of the program in the place of scripts, by the path that a blueprint names.
+        mcp: MCP servers whose tools runs may use.
     """
 
     def __init__(
@@ -98,6 +105,8 @@ class Hall:
         permissions: Permissions,
         retry: RetryPolicy,
         pools: Mapping[str, int],
+        scripts: Mapping[str, Functions] | None = None,
+        mcp: Sequence[McpServer] = (),
     ) -> None:
         self.journal = journal
         self.clock = clock
@@ -115,10 +124,14 @@ class Hall:
             permissions.grants.allow_env_vars,
             _threads.limiter(limits.commands),
         )
-        self.sandbox = Sandbox(limits.scripts, threads=self.threads)
+        self.sandbox = Sandbox(limits.scripts, threads=self.threads, trusted=scripts)
+        self.connections = Connections(mcp)
         self.standings = Standings()
         self.keys = Keys(journal, clock)
-        self.keeper = Keeper(self, self.runs, self.standings, self._house_again, self._abandon, self.load)
+        self.keeper = Keeper(
+            self, self.runs, self.standings, self._house_again, self._abandon, self._stop_at_budget, self.load
+        )
+        self.purses = Purses(journal, clock, self._state_of, self.keeper.reach)
         self._crashes: dict[str, str] = {}
         self._ready: _Recent[tuple[object, ...], tuple[object, Program]] = _Recent()
         self._files: dict[tuple[object, ...], Bundle] = {}
@@ -194,11 +207,16 @@ class Hall:
     def _load(self, name: str, base: Path | None) -> Blueprint:
         return load(resolve(name, base=base))
 
-    def program(self, bundle: Bundle, tools: Sequence[Tool] = ()) -> Program:
-        """Return *bundle* made ready to run; runs of one bundle with the same tools share it."""
-        key = (id(bundle), *map(id, tools))
+    async def program(self, bundle: Bundle, tools: Sequence[Tool] = ()) -> Program:
+        """Return *bundle* made ready to run; runs of one bundle with the same tools share it.
+
+        Raises:
+            SpawnRefused: It lists tools that nobody has, or a server of tools cannot be reached.
+        """
+        connected = await self.connections.tools_for(bundle, tools) if len(self.connections) else ()
+        key = (id(bundle), *map(id, tools), *map(id, connected))
         # What the key names is kept with the program: while that lives, its ids name nothing else.
-        return self._ready.get(key, lambda: ((bundle, tools), Program(bundle, tools)))[1]
+        return self._ready.get(key, lambda: ((bundle, tools, connected), Program(bundle, tools, connected)))[1]
 
     def adopt(self, blueprint: Blueprint) -> Bundle:
         """Return *blueprint*, built in Python, with its workers; the same object is made ready once."""
@@ -217,11 +235,33 @@ class Hall:
     def _recorded(self, digest: str, tools: Sequence[Tool]) -> Program:
         bundle, given = read_definition(self.journal.definition(digest))
         at_hand = {tool.name: tool for tool in tools}
+        connected = [self.connections.recorded(tool) for tool in given if tool.get("connector")]
+        given = [tool for tool in given if not tool.get("connector")]
         missing = [str(tool["name"]) for tool in given if tool["name"] not in at_hand]
         if missing:
             listed = ", ".join(f"`{name}`" for name in missing)
             raise DefinitionMissing(f"this run has the functions {listed} as tools; give them again with `tools=[…]`")
-        return Program(bundle, [at_hand[str(tool["name"])] for tool in given])
+        return Program(bundle, [at_hand[str(tool["name"])] for tool in given], connected)
+
+    def check_functions(self, spawned: RunSpawned) -> None:
+        """See that the functions that stand in the place of a run's scripts are here; a changed one is named.
+
+        Raises:
+            DefinitionMissing: One is not; it is named.
+        """
+        for path, digest in spawned.scripts:
+            kept = self.journal.definition(digest).decode()
+            if not kept.startswith(MARK):
+                continue
+            name = path.removeprefix(OWN_FOLDER)
+            here = self.sandbox.trusted(name)
+            if here is None:
+                raise DefinitionMissing(
+                    f"this run has functions in the place of the script {name!r}; give them again with `scripts={{…}}`"
+                )
+            if here.digest != digest:
+                said = f"the functions in the place of the script {name!r} are not what they were when the run began"
+                warnings.warn(said, RuntimeWarning, stacklevel=3)
 
     # --- births
 
@@ -350,16 +390,19 @@ class Hall:
         await cancel_strays(self, state)
 
     def _looked_at(self, digest: str) -> Program:
-        return self._ready.get((digest,), lambda: (None, recorded(self.journal.definition(digest))))[1]
+        return self._ready.get(("looked at", digest), lambda: (None, recorded(self.journal.definition(digest))))[1]
 
     def arrived(self, live: Live, wake: Callable[[], None], *, stays: bool) -> None:
         """Take note of a life of a run; one that *stays* never leaves memory before its end."""
         self.keeper.arrived(live, wake, stays=stays)
         self.standings.of(live.run_id).paused = live.state.paused
+        self.purses.moved(live)
 
     def left(self, live: Live, crash: str | None) -> None:
         """Take note that a life of a run is over."""
-        self.keeper.left(live)
+        self.keeper.left(live, stopped=crash is None)
+        if live.state.ended is not None:
+            self.purses.forget(live)
         if crash is not None:
             self._crashes[live.run_id] = crash
 
@@ -367,6 +410,7 @@ class Hall:
         """Take note that a run waits, or is over."""
         standing = self.standings.of(live.run_id)
         state = live.state
+        self.purses.moved(live)
         standing.paused = state.paused if state.phase == "paused" else None
         if state.ended is not None:
             standing.settle(state, self.clock.monotonic())
@@ -412,15 +456,16 @@ class Hall:
                 "children; raise `max_child_depth`"
             )
         run_id = self.clock.new_id()
-        program = live.state.program if wanted.stage is not None else self._child_program(live, wanted)
+        program = live.state.program if wanted.stage is not None else await self._child_program(live, wanted)
         allowed = (made.children_deeper - 1, program.blueprint.max_child_depth, wanted.most_depth)
         takes = callers_of(program.regions)
         offered = {name: text for name, text in wanted.offered.items() if name in takes}
+        given, carried_over = as_seeds(carried(live.state, program.blueprint, program.regions), program.regions)
         birth = Birth(
             run_id,
             program,
             wanted.task,
-            {**offered, **wanted.seeds},
+            {**given, **offered, **wanted.seeds},
             live.context.workdir,
             wanted.stage,
             parent,
@@ -436,6 +481,8 @@ class Hall:
             detached=wanted.detached,
             output_format=wanted.output_format,
             output_instructions=wanted.output_instructions,
+            carried=carried_over,
+            budgets=() if wanted.detached else made.budgets,
         )
         spawned = ChildSpawned(
             run_id,
@@ -465,12 +512,12 @@ class Hall:
             raise RunIsOver(f"run {run_id} is over; it can have no more children", run_id=run_id)
         raise RunNotFound(f"run {run_id} does not live here; take it up with `shoal resume {run_id}`", run_id=run_id)
 
-    def _child_program(self, live: Live, wanted: ChildRequest) -> Program:
+    async def _child_program(self, live: Live, wanted: ChildRequest) -> Program:
         if isinstance(wanted.blueprint, Blueprint):
-            return self.program(self.adopt(wanted.blueprint), wanted.tools)
+            return await self.program(self.adopt(wanted.blueprint), wanted.tools)
         given = live.state.program.bundle.workers.get(str(wanted.blueprint))
         if given is not None:
-            return self.program(given, wanted.tools)
+            return await self.program(given, wanted.tools)
         path = resolve(wanted.blueprint, base=live.state.program.blueprint.folder)
         workdir = live.context.workdir
         if wanted.by_model and (path.resolve() == workdir or workdir in path.resolve().parents):
@@ -478,7 +525,7 @@ class Hall:
                 f"{_called(wanted.blueprint)!r} lies in the run's working directory; a model may not run what it could "
                 "write"
             )
-        return self.program(self.bundle(path), wanted.tools)
+        return await self.program(self.bundle(path), wanted.tools)
 
     async def command(self, run_id: str, command: Command) -> None:
         """Carry out *command*, wherever the run is; returns once its effect is durable."""
@@ -498,6 +545,17 @@ class Hall:
             if standing.broken is not None:
                 raise type(standing.broken)(str(standing.broken), run_id=run_id) from standing.broken
             await standing.wait()
+
+    def _state_of(self, run_id: str) -> RunState:
+        live = self.live.get(run_id)
+        return self.load(run_id) if live is None else live.state
+
+    async def _stop_at_budget(self, run_id: str, reached: BudgetReached) -> None:
+        finishes = self._state_of(run_id).budget.on_budget == "finish"
+        reach = Reach(run_id, reached.limit, reached.most, reached.spent, reached.needed, finishes)
+        with suppress(RunIsOver):
+            await steer(self, run_id, reach)
+        self.purses.told(run_id)
 
     async def _abandon(self, run_id: str) -> None:
         with suppress(RunIsOver):

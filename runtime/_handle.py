@@ -19,7 +19,7 @@ from shoal.runtime._ledger import NO_USAGE, Ledger, ledger_of, plain_usage
 from shoal.runtime._orders import GivenTool, validated
 from shoal.runtime._state import RunState
 from shoal.runtime.context import PartStored
-from shoal.runtime.events import Event, RunEnded, Status
+from shoal.runtime.events import BudgetGiven, Event, RunEnded, Status
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -300,9 +300,13 @@ class Run(Generic[OutputT_co]):
         """Let it finish what it is in the middle of, and wait."""
         await self._swarm.pause(self.run_id, reason)
 
-    async def resume(self) -> None:
-        """Let it go on."""
-        await self._swarm.resume(self.run_id)
+    async def resume(self, *, budget: BudgetGiven | None = None) -> None:
+        """Let it go on.
+
+        Args:
+            budget: Limits in place of those that it has; `None` leaves them.
+        """
+        await self._swarm.resume(self.run_id, budget=budget)
 
     async def cancel(self, reason: str = "cancelled by its user") -> None:
         """End it and its children."""

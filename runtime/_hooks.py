@@ -18,7 +18,8 @@ from shoal.runtime._live import Live
 from shoal.runtime._own_scripts import own_path
 from shoal.runtime._scripting import called, vetted
 from shoal.runtime._side import write
-from shoal.runtime.context import Draft, EntriesReleased, RegionState, Said, Value, estimate
+from shoal.runtime._transforms import text_of
+from shoal.runtime.context import Draft, EntriesReleased, Said, Value, estimate
 from shoal.runtime.events import CallMade, HookRan, InferenceCompleted
 from shoal.runtime.scripts import ScriptError
 
@@ -188,12 +189,6 @@ def _stage(live: Live) -> dict[str, Value]:
 def _stage_regions(live: Live) -> Given:
     view = live.state.view
     return {**_stage(live), "regions": {name: text_of(view.states[name]) for name in view.layout.regions}}
-
-
-def text_of(state: RegionState) -> str:
-    """Return what a region holds, an entry or an item a line."""
-    items = [str(item.text) for item in state.items.values()]
-    return "\n".join([*(entry.text for entry in state.all_entries()), *items])
 
 
 def _ending(live: Live, status: str, reason: str) -> Given:

@@ -24,6 +24,7 @@ from shoal.runtime.scripts import Sandbox
 from shoal.runtime.tools import Permissions, Shell, Tool
 
 if TYPE_CHECKING:
+    from shoal.runtime._budget import Purses
     from shoal.runtime._control import Command
     from shoal.runtime._lanes import Job
 
@@ -95,6 +96,7 @@ class Host(Protocol):
     threads: anyio.CapacityLimiter
     shell: Shell
     sandbox: Sandbox
+    purses: Purses
 
     def serving(self, model: ModelSettings | None, override: str | None) -> Sequence[Serving]:
         """Return who may serve a stage with these settings, best first; *override* (`provider:model`) wins over all.

@@ -13,11 +13,12 @@ from shoal.blueprints import Edge
 from shoal.errors import ContextOverflow, ProviderError, SpawnRefused
 from shoal.providers import Completed, Message, ProviderState, Purpose, Text
 from shoal.runtime._ask import completion, exchanged, failed
+from shoal.runtime._budget import Worst
 from shoal.runtime._guard import Question, Sending, fitting
 from shoal.runtime._hooks import before_inference, seen
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
-from shoal.runtime._measure import framing
+from shoal.runtime._measure import count_with, framing
 from shoal.runtime._parts import made_by_model
 from shoal.runtime._routed_parts import route_parts, vetted_parts
 from shoal.runtime._scripting import draft_of, frees, kept_renders, vetted
@@ -29,6 +30,7 @@ from shoal.runtime.events import InferenceCompleted, InferenceStarted, ModelChan
 
 async def infer(live: Live) -> None:
     """Ask the model for the stage's next turn, and journal what comes of it."""
+    await count_with(live, live.serving())
     await deliver_mail(live)
     if not await before_inference(live):
         return
@@ -80,13 +82,19 @@ async def _answer(live: Live, question: Question | None) -> tuple[InferenceCompl
     except ContextOverflow as error:
         live.emit(failed(purpose, 0, error))
         return None
-    completed, started = await _asked(live, sending, purpose)
-    if completed is None:
-        return None
-    made = await made_by_model(live, completed.reply.parts)
-    seqs = tuple([live.keep(part) for part in made])
-    payload = completion(completed, purpose, started, serving, sending.prompt.parts, framing(sending.prompt), seqs)
-    return payload, completed
+    worst = Worst.of(serving, sending.tokens, sending.request.max_tokens)
+    async with live.host.purses.aside(live, worst) as accounts:
+        if accounts is None:
+            return None
+        completed, started = await _asked(live, sending, purpose)
+        if completed is None:
+            return None
+        made = await made_by_model(live, completed.reply.parts)
+        seqs = tuple([live.keep(part) for part in made])
+        payload = completion(completed, purpose, started, serving, sending.prompt.parts, framing(sending.prompt), seqs)
+        for account in accounts:
+            account.spend(payload)
+        return payload, completed
 
 
 async def deliver_mail(live: Live) -> None:

@@ -21,7 +21,7 @@ from shoal.runtime._live import Live
 from shoal.runtime._program import Program
 from shoal.runtime._standings import Standings
 from shoal.runtime._state import RunState
-from shoal.runtime.events import RunPassivated
+from shoal.runtime.events import BudgetReached, RunPassivated
 
 _LONGEST_NAP_S = 3600.0
 
@@ -36,6 +36,7 @@ class Keeper:
         standings: Where runs stand.
         house: Starts a life of a run that sleeps.
         abandon: Ends a run whose parent is over.
+        stop_at_budget: Stops a run, and everything below it, whose budget is reached.
         load: Returns the state that a run's journal adds up to.
     """
 
@@ -46,6 +47,7 @@ class Keeper:
         standings: Standings,
         house: Callable[[str], Awaitable[None]],
         abandon: Callable[[str], Awaitable[None]],
+        stop_at_budget: Callable[[str, BudgetReached], Awaitable[None]],
         load: Callable[[str], RunState],
     ) -> None:
         self._host = host
@@ -54,6 +56,7 @@ class Keeper:
         self._standings = standings
         self._house = house
         self._abandon = abandon
+        self._stop_at_budget = stop_at_budget
         self._load = load
         self.live: dict[str, Live] = {}
         """The runs that live here, by id."""
@@ -65,6 +68,7 @@ class Keeper:
         """Runs that are on their way in or out of memory."""
         self._roused: dict[str, None] = {}
         self._orphans: dict[str, None] = {}
+        self._spent: dict[str, BudgetReached] = {}
         self._alarms: list[tuple[float, str]] = []
         self._set: dict[str, float] = {}
         self._bell = anyio.Event()
@@ -83,13 +87,16 @@ class Keeper:
         if self._dozing:
             self._bell.set()
 
-    def left(self, live: Live) -> None:
-        """Take note that a life of a run is over."""
+    def left(self, live: Live, *, stopped: bool = False) -> None:
+        """Take note that a life of a run is over; *stopped* where whoever ran it did not crash and lets go of it."""
+        let_go = live.state.ended is not None
         if self.live.get(live.run_id) is live:
             del self.live[live.run_id]
             del self._wakes[live.run_id]
+            # Nothing here would ever bring it back: whoever kept it in memory was to.
+            let_go = let_go or (stopped and live.run_id in self._stays)
             self._stays.discard(live.run_id)
-        if live.state.ended is not None:
+        if let_go:
             self.made_of.pop(live.run_id, None)
 
     def wake(self, run_id: str) -> None:
@@ -104,6 +111,11 @@ class Keeper:
     def orphan(self, run_id: str) -> None:
         """Have a run ended whose parent is over."""
         self._orphans[run_id] = None
+        self._bell.set()
+
+    def reach(self, run_id: str, reached: BudgetReached) -> None:
+        """Have a run stopped whose budget is reached."""
+        self._spent[run_id] = reached
         self._bell.set()
 
     @asynccontextmanager
@@ -174,9 +186,14 @@ class Keeper:
                 run_id = next(iter(self._orphans))
                 del self._orphans[run_id]
                 await self._see_to(run_id, self._abandon)
+            while self._spent:
+                await self._see_to(next(iter(self._spent)), self._stop_spending)
             await self._let_sleep()
             with anyio.move_on_after(self._nap_s()):
                 await self._bell.wait()
+
+    async def _stop_spending(self, run_id: str) -> None:
+        await self._stop_at_budget(run_id, self._spent.pop(run_id))
 
     async def _see_to(self, run_id: str, see_to: Callable[[str], Awaitable[None]]) -> None:
         try:

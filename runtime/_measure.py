@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import final
 
+import anyio.to_thread
 import msgspec
 
 from shoal.errors import ContextOverflow, ProviderError
-from shoal.providers import Request
+from shoal.providers import Request, counter
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
 from shoal.runtime.context import Prompt
@@ -43,6 +44,17 @@ def size_of(prompt: Prompt) -> Size:
 def framing(prompt: Prompt) -> int:
     """Return the estimate of what frames the messages of *prompt*."""
     return FRAMING_TOKENS * sum([len(segment.messages) for segment in prompt.messages])
+
+
+async def count_with(live: Live, serving: Serving) -> None:
+    """Have what is written from here on counted by the model's own vocabulary, where that is on this machine."""
+    name = serving.profile.tokenizer
+    known = live.state.view.counter
+    if name == ESTIMATE:
+        live.state.view.counter = None
+    elif known is None or known.name not in (name, ESTIMATE):
+        # The first of a vocabulary reads it, which takes a second; the others find it there.
+        live.state.view.counter = await anyio.to_thread.run_sync(counter, name, limiter=live.host.threads)
 
 
 async def measure(live: Live, serving: Serving, request: Request, size: Size, *, job: int = 0) -> int:

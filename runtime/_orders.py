@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, final
 
 from shoal.blueprints import Blueprint
 from shoal.runtime._attachment import SeedValue
+from shoal.runtime.events import BudgetGiven
 from shoal.runtime.tools import FunctionTool, Tool
 
 GivenTool: TypeAlias = Tool | FunctionTool[..., Any] | Callable[..., Awaitable[Any]]
@@ -34,6 +35,7 @@ class SpawnRequest:
         key: A second spawn under the same key returns the same run, in a later process too; `None` for no key.
         output_format: How the answer is to be written, such as `markdown`; `None` for what its blueprint says.
         output_instructions: What the answer is to look like; `None` for what its blueprint says.
+        budget: Limits for it and everything below it, in place of its blueprint's; `None` leaves those.
         returns: The type that the answer is to have, anything pydantic can validate; `None` for text.
     """
 
@@ -50,6 +52,7 @@ class SpawnRequest:
     key: str | None = None
     output_format: str | None = None
     output_instructions: str | None = None
+    budget: BudgetGiven | None = None
     returns: type[Any] | None = None
 
 

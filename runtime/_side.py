@@ -16,6 +16,7 @@ from shoal.blueprints import LaneSettings
 from shoal.errors import ProviderError, SpawnRefused
 from shoal.providers import Block, Message, Purpose, Request, Segment, Text
 from shoal.runtime._ask import Standing, completion, exchanged, failed, overflow
+from shoal.runtime._budget import Worst
 from shoal.runtime._host import Serving
 from shoal.runtime._lanes import Job, JobFailed
 from shoal.runtime._live import Live
@@ -327,21 +328,32 @@ async def _asked(live: Live, job_id: int, purpose: Purpose, settings: LaneSettin
         raise JobFailed("overflow", str(overflow(serving, tokens, request.max_tokens)), final=True)
     if not _wanted(live, job_id):
         raise JobFailed("dropped", "nobody waits for it any more", final=True)
-    digest = request.digest.hex()
-    chars = len(material)
-    started = live.emit(
-        InferenceStarted(
-            purpose, serving.provider.name, serving.model, chars, tokens, digest, request.max_tokens, job_id
+    async with live.host.purses.aside(live, Worst.of(serving, tokens, request.max_tokens)) as accounts:
+        if accounts is None:
+            raise JobFailed("budget", "the run's budget is reached", final=True)
+        started = live.emit(
+            InferenceStarted(
+                purpose,
+                serving.provider.name,
+                serving.model,
+                len(material),
+                tokens,
+                request.digest.hex(),
+                request.max_tokens,
+                job_id,
+            )
         )
-    )
-    try:
-        completed = await exchanged(live, serving, request, purpose, started)
-    except ProviderError as error:
+        try:
+            completed = await exchanged(live, serving, request, purpose, started)
+        except ProviderError as error:
+            if _wanted(live, job_id):
+                live.emit(failed(purpose, started, error))
+            raise JobFailed("provider", str(error)) from error
+        payload = completion(completed, purpose, started, serving, parts, 0)
+        for account in accounts:
+            account.spend(payload)
         if _wanted(live, job_id):
-            live.emit(failed(purpose, started, error))
-        raise JobFailed("provider", str(error)) from error
-    if _wanted(live, job_id):
-        live.emit(completion(completed, purpose, started, serving, parts, 0))
+            live.emit(payload)
     return str(completed.reply.text)
 
 

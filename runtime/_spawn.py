@@ -19,14 +19,15 @@ from shoal.runtime._live import Live
 from shoal.runtime._own_scripts import check_tools, own_scripts
 from shoal.runtime._parts import with_parts
 from shoal.runtime._program import Program
-from shoal.runtime._scripting import vetted_blocks
+from shoal.runtime._scripting import vetted, vetted_blocks
 from shoal.runtime._seeds import Resolved, check_callers, fitted, in_text, resolve_seeds
 from shoal.runtime._sources import Moment, sources
 from shoal.runtime._state import RunState
 from shoal.runtime._tooling import tool_context
+from shoal.runtime._transforms import Carried
 from shoal.runtime._unbuilt import refuse_unbuilt
-from shoal.runtime.context import Draft, SeedResolved, resolve, said_by
-from shoal.runtime.events import Event, RunSpawned, ToolSource
+from shoal.runtime.context import Draft, SeedResolved, estimate, resolve, said_by
+from shoal.runtime.events import BudgetGiven, Event, RunSpawned, ToolSource
 from shoal.runtime.journal import Journal
 from shoal.runtime.scripts import Script
 
@@ -58,6 +59,9 @@ class Birth:
         output_format: How its answer is to be written; `None` for what its blueprint says.
         output_instructions: What its answer is to look like; `None` for what its blueprint says.
         output_schema: JSON schema of its answer, as JSON source; `None` for what its blueprint says.
+        carried: What regions hold of its parent's when it begins.
+        budgets: The runs above it whose budgets it is under.
+        budget: Limits in place of its blueprint's; `None` for none.
     """
 
     run_id: str
@@ -81,6 +85,9 @@ class Birth:
     output_format: str | None = None
     output_instructions: str | None = None
     output_schema: str | None = None
+    carried: tuple[Carried, ...] = ()
+    budgets: tuple[str, ...] = ()
+    budget: BudgetGiven | None = None
 
 
 @final
@@ -175,6 +182,8 @@ async def conceive(host: Host, birth: Birth) -> Born:
         output_format=birth.output_format,
         output_instructions=birth.output_instructions,
         output_schema=birth.output_schema,
+        budgets=(birth.run_id, *birth.budgets) if _limited(birth) else birth.budgets,
+        budget=birth.budget,
     )
     entry = birth.stage or program.blueprint.entry
     scripts = dict(await own_scripts(program.blueprint, host.sandbox, host.threads))
@@ -185,7 +194,7 @@ async def conceive(host: Host, birth: Birth) -> Born:
     drafting = _Drafting()
     state = RunState(birth.run_id, program, load=partial(_part, drafting.parts, host.journal))
     # Worked out on a state of its own first: what is refused here leaves no trace in the journal.
-    events = await _first_events(host, state, spawned, entry, resolved, drafting, scripts)
+    events = await _first_events(host, state, spawned, entry, (*resolved, *birth.carried), drafting, scripts)
     return Born(state, tuple(events), {script.digest: script.source for script in scripts.values()}, drafting.parts)
 
 
@@ -217,6 +226,13 @@ async def _seeded(
     return await resolve_seeds(tuple(program.regions.values()), found)
 
 
+def _limited(birth: Birth) -> bool:
+    """Say whether a run has a budget of its own; a worker of its parent's own blueprint shares its parent's."""
+    budget = birth.program.blueprint.budget
+    limits = (budget.max_cost_usd, budget.max_tokens, budget.max_wall_s)
+    return birth.budget is not None or (birth.stage is None and limits != (None, None, None))
+
+
 def _folder(path: Path) -> Path:
     real = path.resolve()
     if not real.is_dir():
@@ -227,7 +243,9 @@ def _folder(path: Path) -> Path:
 def _check_serving(host: Host, birth: Birth) -> None:
     """Refuse a run one of whose stages nobody can serve, or whose instructions do not fit."""
     for stage in birth.program.stages.values():
-        serving = host.serving(stage.model, birth.model)[0]
+        servings = host.serving(stage.model, birth.model)
+        host.purses.check_prices(servings, birth.budgets, birth.program.blueprint, birth.budget)
+        serving = servings[0]
         layout = stage.layout
         if layout.instructions is None:
             continue
@@ -261,17 +279,17 @@ async def _first_events(
     state: RunState,
     spawned: RunSpawned,
     stage: str,
-    resolved: tuple[Resolved, ...],
+    given: tuple[Resolved | Carried, ...],
     drafting: _Drafting,
     scripts: Mapping[str, Script],
 ) -> list[Event]:
-    first = Event(state.run_id, 1, host.clock.unix(), spawned)
+    first = Event(state.run_id, 1, host.clock.stamp(), spawned)
     state.apply(first)
     live = Live(state, host, journal=drafting, scripts=scripts)
     program = state.program.stages[stage]
     await enter(live, stage, host.serving(program.model, spawned.model)[0])
-    for seed in resolved:
-        await _sow(live, seed)
+    for each in given:
+        await (_sow(live, each) if isinstance(each, Resolved) else _carry(live, each))
     return [first, *drafting.events]
 
 
@@ -287,6 +305,19 @@ async def _sow(live: Live, resolved: Resolved) -> None:
     vetted = msgspec.structs.replace(held, blocks=blocks)
     fitting = fitted(vetted, room, region.region, live.state.shelf, refuses=caller)
     live.emit(SeedResolved(resolved.region, resolved.form, fitting.blocks, fitting.notes, keys))
+
+
+async def _carry(live: Live, given: Carried) -> None:
+    """Put what a child is given of a region of its parent into its own, cut to what fits."""
+    message = Message("user", (Text.of(given.text),))
+    state = live.state.view.states[given.region]
+    key = given.source if state.region.kind == "hashmap" else None
+    draft = Draft("text", message, max(1, estimate(message)), key=key, writer="seed")
+    plan = live.write(given.region, draft, said=await vetted(live, given.region, draft))
+    if plan.outcome == "refused":
+        raise SpawnRefused(
+            f"what {given.source!r} of its parent gives to region {given.region!r} is refused: {plan.why}"
+        )
 
 
 def _sow_items(live: Live, resolved: Resolved, writer: Literal["framework", "seed"]) -> None:

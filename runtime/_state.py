@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Literal, TypeAlias, cast, final
 
@@ -16,8 +17,10 @@ import msgspec
 from shoal.blueprints import tool_name
 from shoal.errors import DefinitionMissing
 from shoal.providers import EMPTY, Message, ProviderState, Text, ToolCall, Usage
+from shoal.runtime._failures import first_paragraph
 from shoal.runtime._output_spec import OutputAsked
 from shoal.runtime._program import Program, StageProgram
+from shoal.runtime._repetition import Repeats
 from shoal.runtime.context import (
     CONVERSATION,
     WHOLE,
@@ -45,6 +48,8 @@ from shoal.runtime.context import (
     nowhere,
 )
 from shoal.runtime.events import (
+    BudgetGiven,
+    BudgetReached,
     ChildEnded,
     ChildSpawned,
     Event,
@@ -81,6 +86,9 @@ from shoal.runtime.events import (
 from shoal.runtime.tools import AGENT_WAIT, shown_name
 
 Phase: TypeAlias = Literal["running", "paused", "ended"]
+
+MODIFYING = frozenset({"write_file", "edit_file"})
+"""Built-in tools that change a file."""
 
 TALK = "talk"
 """The interaction point that a stage of mode `interactive` has at its end."""
@@ -202,9 +210,11 @@ class Visit:
 
     __slots__ = (
         "asked",
+        "began_s",
         "called_tool",
         "children",
         "digests",
+        "edits",
         "entered_seq",
         "gates",
         "hooks",
@@ -218,7 +228,7 @@ class Visit:
         "worked",
     )
 
-    def __init__(self, stage: str, number: int, entered_seq: int) -> None:
+    def __init__(self, stage: str, number: int, entered_seq: int, began_s: float = 0.0) -> None:
         self.stage = stage
         self.number = number
         self.entered_seq = entered_seq
@@ -235,6 +245,10 @@ class Visit:
         self.refreshed: set[str] = set()
         """Regions whose refresh came to an end in this visit."""
         self.children = 0
+        self.began_s = began_s
+        """How long the run had been running when it entered, in seconds."""
+        self.edits: dict[str, int] = {}
+        """How often each file was written or edited, by the path that the call named."""
         self.worked: set[str] = set()
         """Tools of which a call succeeded, or was stopped by a permission."""
         self.points: dict[str, PointState] = {}
@@ -267,6 +281,12 @@ class RunState:
         self._definition = definition
         self.seq = 0
         self.phase: Phase = "running"
+        self.budget = program.blueprint.budget
+        """Limits for it and everything below it."""
+        self.ran_s = 0.0
+        """How long it has been running up to its newest event, in seconds, without pauses and without a host."""
+        self.last_at = 0.0
+        """When its newest event happened, in unix seconds."""
         self.spawned: RunSpawned | None = None
         self.copied = 0
         """How many of its events are another run's history, which was billed there."""
@@ -315,6 +335,8 @@ class RunState:
         """What scripts rendered of custom regions for the newest request: digests by region."""
         self.restarts: list[tuple[int, str]] = []
         """Seq and error of each restart since the run last got on."""
+        self.repeats = Repeats(program.blueprint.repetition)
+        """What was called since the run last got on."""
         self.stopped: str | None = None
         """Why a hook stopped the run; `None` where none did."""
         self.hooks_at_end: dict[str, HookRan] = {}
@@ -408,7 +430,7 @@ class RunState:
                 return Message("user", () if payload.text is None else (payload.text,))
             case ChildEnded():
                 heading = self.children[payload.child].heading
-                return Message("user", (Text.of(f"{heading}\n{payload.output or payload.reason}"),))
+                return Message("user", (Text.of(f"{heading}\n{payload.output or first_paragraph(payload.reason)}"),))
             case _:
                 raise DefinitionMissing(f"run {self.run_id} refers to event {source}, which holds no text")
 
@@ -428,6 +450,9 @@ class RunState:
         """
         self.seq = event.seq
         payload = event.payload
+        if self.phase == "running" and self.last_at and type(payload) is not RunResumed:
+            self.ran_s += event.at - self.last_at
+        self.last_at = event.at
         handler = _HANDLERS.get(type(payload))
         if handler is not None:
             handler(self, event, payload)
@@ -469,7 +494,9 @@ class RunState:
                     point.begin_again()
 
     def on_spawn(self, event: Event, payload: RunSpawned) -> None:
-        self.spawned = payload
+        seeds = tuple([(name, self.program.share(text)) for name, text in payload.seeds])
+        self.spawned = msgspec.structs.replace(payload, seeds=seeds)
+        self._limit(payload.budget)
         if payload.forked_from is not None:
             self.copied = payload.forked_from[1]
 
@@ -482,7 +509,7 @@ class RunState:
         self._serve(payload.provider, payload.model, payload.window_tokens)
         self.window.ratio = self.now_calibration.ratio
         self.visits[payload.stage] = payload.visit
-        self.visit = Visit(payload.stage, payload.visit, event.seq)
+        self.visit = Visit(payload.stage, payload.visit, event.seq, self.ran_s)
         made = self.made_by
         asked = OutputAsked(made.output_format, made.output_instructions, made.output_schema)
         self._stage = self.program.seen(payload.stage, unattended=made.unattended, asked=asked)
@@ -632,12 +659,20 @@ class RunState:
                 self.visit.worked.add(tool_name(self.turn.calls[payload.index].name))
             self.turn.written[payload.index] = event.seq
             call = self.turn.calls[payload.index]
+            tool = self.stage.tools.get(tool_name(call.name))
+            only_reads = tool is not None and tool.effects.reads and tool.effects.repeatable
+            self.repeats.ended(call, is_error=payload.is_error, only_reads=only_reads)
+            if self.visit is not None and not payload.is_error and tool_name(call.name) in MODIFYING:
+                path = str(argument(call.arguments, "path"))
+                self.visit.edits[path] = self.visit.edits.get(path, 0) + 1
             if call.name == "context_list" and not payload.is_error:
                 self.view.note_listed(str(argument(call.arguments, "region")))
 
     def on_nudge(self, event: Event, payload: Nudged) -> None:
         self._recent[event.seq] = payload
         self.turn = self.routing = self.failure = None
+        if payload.reason == "repetition":
+            self.repeats.said()
         if self.visit is not None:
             self.visit.asked[payload.reason] = self.visit.asked.get(payload.reason, 0) + 1
             if payload.reason == "directive":
@@ -730,6 +765,16 @@ class RunState:
 
     def on_resume(self, event: Event, payload: RunResumed) -> None:
         self.phase, self.paused, self.failure = "running", None, None
+        self._limit(payload.budget)
+
+    def _limit(self, given: BudgetGiven | None) -> None:
+        if given is not None:
+            names = given.__struct_fields__
+            limits = {name: value for name in names if (value := getattr(given, name)) is not None}
+            self.budget = replace(self.budget, **limits)
+
+    def on_budget_reached(self, event: Event, payload: BudgetReached) -> None:
+        self.raise_flag("budget_reached")
 
     def on_restart(self, event: Event, payload: RunRestarted) -> None:
         self.restarts.append((event.seq, payload.error))
@@ -740,6 +785,10 @@ class RunState:
 
     def on_part(self, event: Event, payload: PartStored) -> None:
         self.shelf.keep(event.seq, payload)
+
+    def on_seed(self, event: Event, payload: SeedResolved | SeedRefreshed) -> None:
+        blocks = [msgspec.structs.replace(block, text=self.program.share(block.text)) for block in payload.blocks]
+        self.on_in_window(event, msgspec.structs.replace(payload, blocks=tuple(blocks)))
 
     def on_in_window(self, event: Event, payload: Any) -> None:
         if self.epoch is not None:
@@ -777,6 +826,7 @@ class RunState:
             "calibration": dict(self.calibration),
             "epoch": (self.epochs, None if self.epoch is None else self.epoch.dump(self.view)),
             "renders": dict(self.renders),
+            "repeats": self.repeats.dump(),
             "stopped": self.stopped,
             "hooks_at_end": dict(self.hooks_at_end),
             "restarts": list(self.restarts),
@@ -791,6 +841,7 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     RunResumed: RunState.on_resume,
     RunRestarted: RunState.on_restart,
     RunEnded: RunState.on_end,
+    BudgetReached: RunState.on_budget_reached,
     ChildSpawned: RunState.on_child_spawned,
     ChildEnded: RunState.on_child_ended,
     OutputSubmitted: RunState.on_submit,
@@ -802,8 +853,8 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     Nudged: RunState.on_nudge,
     ModelChanged: RunState.on_change_model,
     LayoutChanged: RunState.on_in_window,
-    SeedResolved: RunState.on_in_window,
-    SeedRefreshed: RunState.on_in_window,
+    SeedResolved: RunState.on_seed,
+    SeedRefreshed: RunState.on_seed,
     EntriesEvicted: RunState.on_in_window,
     EntriesReleased: RunState.on_in_window,
     RegionReset: RunState.on_in_window,

@@ -33,6 +33,7 @@ from shoal.runtime._host import ChildRequest
 from shoal.runtime._lanes import sheltered
 from shoal.runtime._ledger import Ledger, ledger_of
 from shoal.runtime._limits import Limits
+from shoal.runtime._mcp import McpServer
 from shoal.runtime._orders import GivenTool, SpawnRequest, schema_of
 from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._pools import PoolStatistics
@@ -40,7 +41,9 @@ from shoal.runtime._program import Program
 from shoal.runtime._spawn import Birth
 from shoal.runtime._state import RunState
 from shoal.runtime._trees import HALL, Started
+from shoal.runtime.events import BudgetGiven, RunSpawned
 from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow
+from shoal.runtime.scripts import Functions
 from shoal.runtime.tools import Permissions, as_tool
 
 T = TypeVar("T")
@@ -60,8 +63,10 @@ class Swarm:
         retry: How often a request is repeated.
         pools: Most requests in flight by provider's name, or by `provider:model`, and `tools`.
         clock: Time and randomness.
+        mcp: MCP servers whose tools runs may use; each is started or reached when a run needs it.
         services: Workers that live as long as the swarm, by name.
         beside: Workers that run beside the lanes and, like them, may fail without hurting a run, by name.
+        scripts: Trusted functions in the place of scripts: by the path that a blueprint names, functions by name.
     """
 
     def __init__(
@@ -75,8 +80,10 @@ class Swarm:
         retry: RetryPolicy | None = None,
         pools: Mapping[str, int] | None = None,
         clock: Clock | None = None,
+        mcp: Sequence[McpServer] = (),
         services: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
         beside: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
+        scripts: Mapping[str, Functions] | None = None,
     ) -> None:
         self._providers = tuple(providers)
         self._observers = tuple(observers)
@@ -85,8 +92,10 @@ class Swarm:
         self._retry = retry or RetryPolicy()
         self._pools = dict(pools or {})
         self._clock = clock or Clock()
+        self._mcp = tuple(mcp)
         self._services = dict(services or {})
         self._beside = dict(beside or {})
+        self._scripts = dict(scripts or {})
         self.journal: Journal = journal or MemoryJournal()
         self._stack = AsyncExitStack()
         self._hall: Hall | None = None
@@ -103,13 +112,22 @@ class Swarm:
 
     async def __aenter__(self) -> Self:
         hall = Hall(
-            self._providers, self.journal, self._clock, self._limits, self._permissions, self._retry, self._pools
+            self._providers,
+            self.journal,
+            self._clock,
+            self._limits,
+            self._permissions,
+            self._retry,
+            self._pools,
+            self._scripts,
+            self._mcp,
         )
         self.journal.observers.extend(self._observers)
         lanes = [lane.tree for lane in hall.lanes.values()]
         workers = {**self._beside, "housekeeping": hall.keeper.serve}
         if self.journal.shared is not None:
             workers["commands"] = partial(serve_commands, hall)
+        services = {**self._services, **{f"mcp {each.server.name}": each.serve for each in hall.connections}}
         beside = [sheltered(name, Worker(name, serve)) for name, serve in workers.items()]
         side = Supervisor("side", children=[*beside, *lanes])
         root = Supervisor(
@@ -117,7 +135,7 @@ class Swarm:
             strategy="rest_for_one",
             children=(
                 Worker("journal", self.journal.serve),
-                Supervisor("services", children=[Worker(name, serve) for name, serve in self._services.items()]),
+                Supervisor("services", children=[Worker(name, serve) for name, serve in services.items()]),
                 side,
                 hall.runs,
             ),
@@ -204,17 +222,20 @@ class Swarm:
         Raises:
             StartFailed: A child did not come up; those before it were stopped.
         """
-        started = Started(tree, critical=critical, gave_up=self._tree_gave_up)
         runs = self.hall.runs
+        started = Started(tree, critical=critical, runs=runs, over=self._tree_over)
         await runs.start_child(ChildSpec(tree.name, tree, restart="temporary"))
         self._trees.append(started)
         await runs.start_child(ChildSpec(f"watch {tree.name}", started.watch, restart="temporary"))
         return started
 
-    def _tree_gave_up(self, error: RestartsExhausted) -> None:
-        self._gave_up = error
-        if self._body is not None:
-            self._body.cancel()
+    def _tree_over(self, started: Started, gave_up: RestartsExhausted | None) -> None:
+        if gave_up is None:
+            self._trees.remove(started)  # one that gave up stays, so that the swarm is not taken for healthy
+        elif started.critical:
+            self._gave_up = gave_up
+            if self._body is not None:
+                self._body.cancel()
 
     # --- runs
 
@@ -234,6 +255,7 @@ class Swarm:
         key: str | None = None,
         output_format: str | None = None,
         output_instructions: str | None = None,
+        budget: BudgetGiven | None = None,
         returns: None = None,
     ) -> Run: ...
 
@@ -253,6 +275,7 @@ class Swarm:
         key: str | None = None,
         output_format: str | None = None,
         output_instructions: str | None = None,
+        budget: BudgetGiven | None = None,
         returns: type[T],
     ) -> Run[T]: ...
 
@@ -271,6 +294,7 @@ class Swarm:
         key: str | None = None,
         output_format: str | None = None,
         output_instructions: str | None = None,
+        budget: BudgetGiven | None = None,
         returns: type[Any] | None = None,
     ) -> Run[Any]:
         """Start a run of *blueprint* and return its handle; everything that can be refused is refused here.
@@ -288,6 +312,7 @@ class Swarm:
             key: A second spawn under the same key returns the same run, in a later process too.
             output_format: How the answer is to be written, such as `markdown`; `None` for what its blueprint says.
             output_instructions: What the answer is to look like; `None` for what its blueprint says.
+            budget: Limits for it and everything below it, in place of its blueprint's; `None` leaves those.
             returns: The type that the answer is to have, anything pydantic can validate: its model is shown the JSON
                 schema, and the outcome's output is a value of that type. `None` for text.
 
@@ -310,6 +335,7 @@ class Swarm:
             output_format=output_format,
             output_instructions=output_instructions,
             returns=returns,
+            budget=budget,
         )
         if key is None:
             return await self._begin(wanted, self._clock.new_id())
@@ -319,7 +345,7 @@ class Swarm:
             return await self._begin(wanted, found)
 
     async def _begin(self, wanted: SpawnRequest, run_id: str) -> Run[Any]:
-        birth = self._birth(wanted, run_id)
+        birth = await self._birth(wanted, run_id)
         await self.hall.begin(birth)
         return Run(self, run_id, birth.program.blueprint.name, wanted.returns)
 
@@ -347,7 +373,7 @@ class Swarm:
                 if each.key is not None:
                     found = await held.enter_async_context(self.hall.keys.held(each.key, fresh))
                 if isinstance(found, str):
-                    births.append(self._birth(each, found))
+                    births.append(await self._birth(each, found))
                     found_id, name = found, births[-1].program.blueprint.name
                 else:
                     found_id, name = found.run_id, found.name
@@ -359,11 +385,11 @@ class Swarm:
         """Return *wanted* with what the front door knows of it besides."""
         return wanted
 
-    def _birth(self, request: SpawnRequest, run_id: str) -> Birth:
+    async def _birth(self, request: SpawnRequest, run_id: str) -> Birth:
         wanted = self._completed(request)
         hall, blueprint = self.hall, wanted.blueprint
         bundle = hall.adopt(blueprint) if isinstance(blueprint, Blueprint) else hall.bundle(blueprint)
-        program = hall.program(bundle, [as_tool(tool) for tool in wanted.tools])
+        program = await hall.program(bundle, [as_tool(tool) for tool in wanted.tools])
         depth = program.blueprint.max_child_depth
         return Birth(
             run_id,
@@ -379,6 +405,7 @@ class Swarm:
             trace=wanted.trace,
             output_format="json" if wanted.returns is not None else wanted.output_format,
             output_instructions=wanted.output_instructions,
+            budget=wanted.budget,
             output_schema=None if wanted.returns is None else schema_of(wanted.returns),
         )
 
@@ -465,6 +492,8 @@ class Swarm:
         for each in asleep:
             spawned = next(self.journal.read(each.run_id)).payload
             programs[each.run_id] = hall.defined(str(getattr(spawned, "definition", "")), given)
+            if isinstance(spawned, RunSpawned):
+                hall.check_functions(spawned)
         # Children first: a parent that waits for one finds it at home.
         for each in reversed(asleep):
             await hall.take_up(each.run_id, programs[each.run_id], "restart")
@@ -555,9 +584,14 @@ class Swarm:
         """Let a run and everything below it finish what they are in the middle of, and wait."""
         await self._steer(run_id, Pause(reason))
 
-    async def resume(self, run_id: str) -> None:
-        """Let a paused run and everything below it go on."""
-        await self._steer(run_id, Resume())
+    async def resume(self, run_id: str, *, budget: BudgetGiven | None = None) -> None:
+        """Let a paused run and everything below it go on.
+
+        Args:
+            run_id: The run.
+            budget: Limits in place of those that it has; `None` leaves them.
+        """
+        await self._steer(run_id, Resume(self.journal.find(run_id).run_id, budget))
 
     async def cancel(self, run_id: str, reason: str = "cancelled by its user") -> None:
         """End a run and everything below it."""

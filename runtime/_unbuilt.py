@@ -6,9 +6,7 @@ from collections.abc import Iterator
 
 from shoal.blueprints import (
     Blueprint,
-    Budget,
     ChildSupervision,
-    Repetition,
     Stage,
 )
 from shoal.errors import NotBuiltYet
@@ -32,16 +30,15 @@ def refuse_unbuilt(blueprint: Blueprint) -> None:
 def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
     whole = {
         "context.observations": blueprint.observations is not None,
-        "context.file_tracking": blueprint.file_tracking is not None,
         "components.use": bool(blueprint.components),
-        "transforms": bool(blueprint.transforms),
+        # A summary needs a model, and a child is born without waiting for one.
+        "transforms.mappings.transform": any(
+            mapping.transform == "summarize" for each in blueprint.transforms for mapping in each.mappings
+        ),
         "agent.dynamic_tools": blueprint.dynamic_tools,
         "agent.tool_list": blueprint.tool_list == "run",
         "agent.batch_tool_hint": bool(blueprint.batch_tool_hint),
         "agent.shell_hint": bool(blueprint.shell_hint),
-        "budget": blueprint.budget != Budget(),
-        # Off is obeyed; and what it does by itself is no more than a note.
-        "repetition_detection": blueprint.repetition.enabled and blueprint.repetition != Repetition(),
     }
     yield from (key for key, used in whole.items() if used)
     for stage in blueprint.stages:
@@ -50,16 +47,10 @@ def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
 
 def _stage(path: str, stage: Stage) -> Iterator[str]:
     used = {
-        "available_connectors": bool(stage.available_connectors),
         "context.mode": stage.context.mode == "fresh",
         "context.observations": stage.context.observations is not None,
-        "worker_query": stage.fan_out is not None and stage.fan_out.worker_query is not None,
-        "split_prompt": stage.fan_out is not None and bool(stage.fan_out.split_prompt),
         "supervision": stage.supervision != ChildSupervision(),
         "batch_tool_hint": bool(stage.batch_tool_hint),
         "shell_hint": bool(stage.shell_hint),
     }
     yield from (f"{path}.{key}" for key, is_used in used.items() if is_used)
-    for edge in stage.transitions or ():
-        if edge.condition == "stuck":
-            yield f"{path}.transitions.{edge.target}.condition"

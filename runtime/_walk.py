@@ -18,12 +18,11 @@ import msgspec
 
 from shoal.blueprints import Edge, Gate, InteractionPoint, Nudge, Stage, tool_name
 from shoal.runtime._limits import Limits
-from shoal.runtime._state import TALK, PointState, RunState
+from shoal.runtime._state import MODIFYING, TALK, PointState, RunState
 from shoal.runtime.context import Item
 from shoal.runtime.tools import FAN_OUT, SUBMIT_OUTPUT
 
 WRITING_TOOLS = frozenset({"context_write", "context_append", "context_attach", "todo_add"})
-MODIFYING = frozenset({"write_file", "edit_file"})
 _ROUTING_WORDS = 3
 _LISTED_ITEMS = 20
 _DASHES = re.compile("[\u2010-\u2015\u2212\ufe58\ufe63\uff0d]")
@@ -103,7 +102,7 @@ class Leave(msgspec.Struct, frozen=True):
         forced: What the edge's gate still asks for; empty where it holds nothing back.
     """
 
-    reason: Literal["done", "error", "max_iterations"]
+    reason: Literal["done", "error", "max_iterations", "stuck"]
     target: str | None
     condition: str
     edge: Edge | None = None
@@ -248,10 +247,15 @@ def _decided(state: RunState, limits: Limits) -> Action:
             return _to_the_rescue(state, (), "a worker failed, and this stage wants all of them")
         if not turn.calls or _fanned_out(state):
             return _exit(state, limits) or _points(state, limits) or _onward(state)
+    if state.repeats.note:
+        return Ask("repetition", state.repeats.note)
     assert state.visit is not None  # a run is entered with its first event
     cap = state.stage.stage.max_iterations or limits.max_iterations
     if state.visit.iterations >= cap and state.stage.stage.mode != "fan_out":
         return _points(state, limits) or _through_the_gate(state, _capped(state, cap))
+    stuck = _stuck(state)
+    if stuck is not None:
+        return _through_the_gate(state, stuck)
     return Infer()
 
 
@@ -328,6 +332,33 @@ def _capped(state: RunState, cap: int) -> Action:
     if edge is not None:
         return Leave("max_iterations", edge.target, "max_iterations", edge, flags=flags, error=error)
     return _resolved(state, "max_iterations", flags, error)
+
+
+def _stuck(state: RunState) -> Leave | None:
+    """Return the way out of a stage that gets nowhere; `None` where it is not stuck, or nothing leads out."""
+    for edge in state.stage.stage.transitions or ():
+        if edge.condition == "stuck" and may_enter(state, edge.target):
+            why = _why_stuck(state, edge)
+            if why:
+                error = f"stage {state.stage.name!r} got stuck: {why}"
+                return Leave("stuck", edge.target, "stuck", edge, flags=("stuck",), error=error)
+    return None
+
+
+def _why_stuck(state: RunState, edge: Edge) -> str:
+    """Return which threshold of *edge* this visit has reached, with what was measured; empty for none."""
+    visit = state.visit
+    assert visit is not None  # see `decide`
+    path, edits = max(visit.edits.items(), key=lambda each: each[1], default=("", 0))
+    minutes = (state.ran_s - visit.began_s) / 60
+    measured: tuple[tuple[str, float | None, float, str], ...] = (
+        ("iterations", edge.stuck_after_iterations, visit.iterations, f"{visit.iterations} requests"),
+        ("minutes", edge.stuck_after_minutes, minutes, f"{minutes:.1f} minutes"),
+        ("same_file_edits", edge.stuck_after_same_file_edits, edits, f"{edits} edits of {path!r}"),
+        ("tool_calls", edge.stuck_after_tool_calls, visit.tool_calls, f"{visit.tool_calls} tool calls"),
+    )
+    reached = ((name, most, said) for name, most, value, said in measured if most is not None and value >= most)
+    return next((f"{said}, and `stuck_after_{name}` is {most:g}" for name, most, said in reached), "")
 
 
 # --- exits

@@ -48,6 +48,15 @@ class ToolSource(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 @final
+class BudgetGiven(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Limits for a run and everything below it that somebody gave; `None` leaves the blueprint's."""
+
+    max_cost_usd: Decimal | None = None
+    max_tokens: int | None = None
+    max_wall_s: float | None = None
+
+
+@final
 class RunSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A run began.
 
@@ -74,6 +83,8 @@ class RunSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
         output_format: How its answer is to be written; `None` for what its blueprint says.
         output_instructions: What its answer is to look like; `None` for what its blueprint says.
         output_schema: JSON schema of its answer, as JSON source; `None` for what its blueprint says.
+        budgets: The runs whose budgets it is under: itself, its parent, and so on up.
+        budget: Limits in place of its blueprint's; `None` for none.
         scripts: Scripts that are not in its definition, such as those of seeds: path, as the blueprint writes it, and
             the digest under which the journal holds the text.
         forked_from: The run that its first events are copied from, and how many those are; `None` for none.
@@ -103,6 +114,8 @@ class RunSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
     output_instructions: str | None = None
     output_schema: str | None = None
     forked_from: tuple[str, int] | None = None
+    budgets: tuple[str, ...] = ()
+    budget: BudgetGiven | None = None
 
 
 @final
@@ -124,10 +137,14 @@ class RunPaused(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 @final
 class RunResumed(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The run goes on. *by*: `user`, `restart` where a process took it up again, `fork`; *process* is that process."""
+    """The run goes on. *by*: `user`, `restart` where a process took it up again, or `fork`; *process* is that process.
+
+    *budget* takes the place of the limits that the run had; `None` leaves them.
+    """
 
     by: str
     process: str = ""
+    budget: BudgetGiven | None = None
 
 
 @final
@@ -160,6 +177,23 @@ class RunEnded(msgspec.Struct, frozen=True, gc=False, array_like=True):
     reason: str
     output_seq: int = 0
     flags: dict[str, int | tuple[str, ...]] = {}
+
+
+@final
+class BudgetReached(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The next request of the run, or of one below it, could go beyond a limit of its budget.
+
+    Args:
+        limit: The limit: `max_cost_usd`, `max_tokens` or `max_wall_s`.
+        most: The limit's value.
+        spent: What was used of it so far.
+        needed: What the request could use at most.
+    """
+
+    limit: str
+    most: str
+    spent: str
+    needed: str
 
 
 @final
@@ -313,7 +347,8 @@ class Nudged(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The stage is asked again.
 
     Args:
-        reason: `no_tool_call`, `required_region`, `output_owed`, `fan_out_owed`, `gate`, `instructions`, `directive`.
+        reason: `no_tool_call`, `required_region`, `output_owed`, `fan_out_owed`, `gate`, `instructions`, `directive`,
+            `repetition`.
         text: What the model reads.
         answer: Of a `directive`: seq of the answer that chose it.
     """
@@ -677,6 +712,7 @@ Payload: TypeAlias = (
     | RunPassivated
     | RunRestarted
     | RunEnded
+    | BudgetReached
     | ChildSpawned
     | ChildEnded
     | OutputSubmitted
@@ -725,6 +761,7 @@ NUMBERS: Mapping[type[Payload], int] = {
     RunPassivated: 5,
     RunRestarted: 6,
     RunEnded: 7,
+    BudgetReached: 9,
     # 8 BlueprintChanged, 9 BudgetReached
     ChildSpawned: 10,
     ChildEnded: 11,

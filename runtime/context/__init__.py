@@ -41,6 +41,7 @@ from shoal.runtime.context._layout import (
     declared,
     layout_of,
     names_of,
+    prompt_of,
 )
 from shoal.runtime.context._operations import OPERATIONS, operate
 from shoal.runtime.context._plan import Order, Plan
@@ -149,6 +150,7 @@ __all__ = [
     "plan_prompt",
     "planned_tokens",
     "pointer",
+    "prompt_of",
     "rates_of",
     "read_overflow",
     "read_render",

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, final
 
 import msgspec
 
-from shoal.providers import TEXT_ONLY, Intake, Message, Text
+from shoal.providers import TEXT_ONLY, Intake, Message, Text, TextCounter
 from shoal.runtime.context._changes import WHOLE, EntryKind
 
 Writer: TypeAlias = Literal["model", "framework", "routing", "seed"]
@@ -212,3 +212,17 @@ def part_tokens(message: Message, intake: Intake) -> int:
     for blob in message.blobs:
         tokens += intake.tokens(blob) if blob.text is None else estimate_text(blob.text)
     return tokens
+
+
+COUNTED_BYTES = 32_768
+"""A longer text is estimated: counting one would hold up everybody else."""
+
+
+def counted(draft: Draft, counter: TextCounter | None) -> Draft:
+    """Return *draft* as *counter* counts it; as it is where nobody counts, or where it is too long to be counted."""
+    if counter is None or counter.estimates or draft.message.blobs or draft.tokens * BYTES_PER_TOKEN > COUNTED_BYTES:
+        return draft
+    message = draft.message
+    tokens = sum([counter.count(text) for text in message.texts])
+    tokens += sum([counter.count(call.arguments) + counter.count(Text.of(call.name)) for call in message.calls])
+    return msgspec.structs.replace(draft, tokens=max(1, tokens), counted=counter.name)

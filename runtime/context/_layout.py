@@ -71,6 +71,7 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
         theme: How headings are made and protected.
         reset: Regions that are emptied on each entry.
         everything: Every region's definition, also of those that only other stages declare.
+        results_in: Where results go that the stage routes and no rule names: `tool_results` where that is declared.
     """
 
     stage: str
@@ -83,6 +84,7 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
     theme: Theme
     reset: tuple[str, ...] = ()
     everything: Mapping[str, Region] = {}
+    results_in: str = CONVERSATION
 
     @property
     def instruction_tokens(self) -> int:
@@ -111,6 +113,12 @@ def declared(blueprint: Blueprint) -> tuple[Region, ...]:
     return blueprint.regions or DEFAULT_REGIONS
 
 
+def prompt_of(stage: Stage) -> str:
+    """Return the prompt of *stage*, with what it is told of how to split its work; empty for none."""
+    split = stage.fan_out.split_prompt if stage.fan_out is not None else ""
+    return "\n".join(filter(None, (stage.system_prompt, split)))
+
+
 def layout_of(blueprint: Blueprint, stage: Stage, theme: Theme) -> Layout:
     """Return what *stage* sees.
 
@@ -124,7 +132,8 @@ def layout_of(blueprint: Blueprint, stage: Stage, theme: Theme) -> Layout:
     visible = {region.name: region for region in own if region.name not in stage.context.hide}
     # The four that every run has are never hidden: a layout that omits one keeps the definition it has elsewhere.
     visible |= {name: everything[name] for name in ALWAYS_REGIONS if name not in visible}
-    text = None if stage.prompt_as == "nudge" or not stage.system_prompt else Text.of(stage.system_prompt)
+    told = prompt_of(stage)
+    text = None if stage.prompt_as == "nudge" or not told else Text.of(told)
     order = {name: position for position, name in enumerate(visible)}
     system = [r for r in visible.values() if r.kind != "sliding_window" and r.placement != "tail"]
     system.sort(key=lambda region: _place(region, order))
@@ -142,6 +151,7 @@ def layout_of(blueprint: Blueprint, stage: Stage, theme: Theme) -> Layout:
         theme,
         stage.context.reset,
         everything | visible,
+        TOOL_RESULTS if any(region.name == TOOL_RESULTS for region in _declared(blueprint)) else CONVERSATION,
     )
 
 

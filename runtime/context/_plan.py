@@ -19,6 +19,7 @@ Planned: TypeAlias = tuple[Change, Message | None]
 """A change to journal and apply, with the message that it brings."""
 
 _MARKER_TOKENS = 24
+ESTIMATED = "estimate"
 _CUT_TO_FIT = frozenset({"routing", "seed"})
 
 
@@ -135,10 +136,24 @@ def _as_cut(draft: Draft, shorter: Cut) -> Draft:
     whole = draft.cut is None and draft.text is None
     if draft.source and whole:
         return msgspec.structs.replace(
-            draft, message=shorter.message, tokens=shorter.tokens, cut=shorter.chars, text=shorter.marker, parts=()
+            draft,
+            message=shorter.message,
+            tokens=shorter.tokens,
+            cut=shorter.chars,
+            text=shorter.marker,
+            counted=ESTIMATED,
+            parts=(),
         )
     return msgspec.structs.replace(
-        draft, message=shorter.message, tokens=shorter.tokens, source=0, index=-1, cut=None, text=None, parts=()
+        draft,
+        message=shorter.message,
+        tokens=shorter.tokens,
+        source=0,
+        index=-1,
+        cut=None,
+        text=None,
+        counted=ESTIMATED,
+        parts=(),
     )
 
 

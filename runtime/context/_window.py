@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import final
 
 from shoal.blueprints import Region
-from shoal.providers import TEXT_ONLY, Intake, Message, Segment, Text
+from shoal.providers import TEXT_ONLY, Intake, Message, Segment, Text, TextCounter
 from shoal.runtime.context._apply import (
     Sown,
     apply_item,
@@ -38,7 +38,7 @@ from shoal.runtime.context._changes import (
 )
 from shoal.runtime.context._cut import fair_shares
 from shoal.runtime.context._dump import dump_region
-from shoal.runtime.context._entry import Draft
+from shoal.runtime.context._entry import Draft, counted
 from shoal.runtime.context._layout import CONVERSATION, Layout, cut_of
 from shoal.runtime.context._plan import Order, Plan, Planned, plan_entry, plan_items
 from shoal.runtime.context._plan_custom import NOTHING_SAID, Said, next_call, plan_custom
@@ -62,7 +62,7 @@ class Window:
         shelf: The run's stored parts.
     """
 
-    __slots__ = ("intake", "layout", "lifted", "ratio", "shelf", "states", "window_tokens")
+    __slots__ = ("counter", "intake", "layout", "lifted", "ratio", "shelf", "states", "window_tokens")
 
     def __init__(
         self, layout: Layout, window_tokens: int, intake: Intake = TEXT_ONLY, shelf: Shelf | None = None
@@ -70,6 +70,8 @@ class Window:
         self.states: dict[str, RegionState] = {}
         self.ratio = 1.0
         """What one estimated token really costs on the stage's model."""
+        self.counter: TextCounter | None = None
+        """Counts what is written, where the model's vocabulary is at hand; what was counted stands in the event."""
         self.layout = layout
         self.window_tokens = window_tokens
         self.intake = intake
@@ -141,7 +143,7 @@ class Window:
             limits = resolve(region, window_tokens).estimated(self.ratio)
             over = state.charged - limits.budget
             if region.kind == "custom" and region.admission != "reject" and over > 0:
-                calls.append(overflow_call(state, over, limits))
+                calls.append(overflow_call(state, over, limits, self.intake))
         return tuple(calls)
 
     # --- planning
@@ -171,6 +173,7 @@ class Window:
             said: What the script of a custom region said of this write; see `write_call`.
         """
         state = self.states[region]
+        draft = counted(draft, self.counter)
         asked = self._asked(region, draft, replaces, in_flight=in_flight, may_wait=may_wait, joins=joins)
         if state.region.kind == "custom":
             return plan_custom(state, draft, asked, most_tokens, said)
@@ -194,7 +197,9 @@ class Window:
         state = self.states[region]
         if state.region.kind != "custom":
             return None
-        return next_call(state, draft, self._asked(region, draft, replaces, joins=joins), most_tokens, said)
+        draft = counted(draft, self.counter)
+        asked = self._asked(region, draft, replaces, joins=joins)
+        return next_call(state, draft, asked, most_tokens, said, self.intake)
 
     def _asked(
         self,
@@ -257,7 +262,7 @@ class Window:
 
     def pressure_calls(self, need_tokens: int) -> tuple[ScriptCall, ...]:
         """Return what the scripts of custom regions have to be asked before `plan_pressure`."""
-        return calls_under_pressure(self._seen, need_tokens, self.ratio)
+        return calls_under_pressure(self._seen, need_tokens, self.ratio, self.intake)
 
     @property
     def scripted(self) -> bool:
@@ -301,7 +306,9 @@ class Window:
         seen = self._seen
         total = round(sum(state.charged for state in seen) * self.ratio)
         scene = Scene(self.layout.stage, iterations, model, total, self.window_tokens)
-        return tuple(render_call(state, self.ratio, scene) for state in seen if state.region.kind == "custom")
+        return tuple(
+            render_call(state, self.ratio, scene, self.intake) for state in seen if state.region.kind == "custom"
+        )
 
     def show(self, region: str, rendering: Rendering | None) -> None:
         """Let *region* be seen as its script rendered it; `None` shows its entries as plain text."""

@@ -7,63 +7,91 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, final
 
+from shoal._config import model_profiles
+from shoal._makers import MAKERS, Wanted
 from shoal.errors import ConfigInvalid
-from shoal.providers import Provider, compatible, offline
+from shoal.providers import ModelProfile, Provider
 
-PROVIDERS = ("offline", "compatible")
-"""What `SHOAL_PROVIDER` may name."""
+PROVIDERS = tuple(MAKERS)
+"""What `SHOAL_PROVIDER` may name, one or more with commas between them."""
 
 _ENDPOINTS: Mapping[str, str] = {
-    "ANTHROPIC_API_KEY": "https://api.anthropic.com/v1",
     "DEEPSEEK_API_KEY": "https://api.deepseek.com",
-    "GEMINI_API_KEY": "https://generativelanguage.googleapis.com/v1beta/openai",
     "MISTRAL_API_KEY": "https://api.mistral.ai/v1",
-    "OPENAI_API_KEY": "https://api.openai.com/v1",
     "OPENROUTER_API_KEY": "https://openrouter.ai/api/v1",
 }
-"""Keys that people have in their environment, and where each vendor speaks Chat Completions."""
+"""Keys that people have in their environment for vendors that speak Chat Completions, and where."""
+
+_RECORDS: Mapping[str, str] = {
+    "DEEPSEEK_API_KEY": "deepseek",
+    "MISTRAL_API_KEY": "mistral",
+    "OPENROUTER_API_KEY": "openrouter",
+}
 
 
 @final
 class FoundKey(NamedTuple):
-    """A vendor's key that is set and that nobody asked to use: the variable, and the URL it would be good for."""
+    """A vendor's key that is set and that nobody asked to use: the variable, and the provider that takes it."""
 
     variable: str
-    base_url: str
+    provider: str
 
     @property
     def hint(self) -> str:
         """How to use it, as a beginning of a command."""
-        words = ("SHOAL_PROVIDER=compatible", f"SHOAL_BASE_URL={self.base_url}", f"SHOAL_API_KEY=${self.variable}")
-        return " ".join((*words, "SHOAL_MODEL=<model>"))
+        if self.provider != "compatible":
+            return f"SHOAL_PROVIDER={self.provider} SHOAL_MODEL=<model>"
+        where = f"SHOAL_BASE_URL={_ENDPOINTS[self.variable]} SHOAL_SERVER={_RECORDS[self.variable]}"
+        return f"SHOAL_PROVIDER=compatible {where} SHOAL_API_KEY=${self.variable} SHOAL_MODEL=<model>"
 
 
 def providers_from(environ: Mapping[str, str] | None = None) -> tuple[Provider, ...]:
-    """Return who serves models: the offline provider, unless `SHOAL_PROVIDER` names another.
+    """Return who serves models: the offline provider, unless `SHOAL_PROVIDER` names others, the first of them first.
 
-    A vendor's key that happens to be set changes nothing.
+    A vendor's key that happens to be set changes nothing by itself.
 
     Args:
         environ: The variables; `None` takes the process's.
 
     Raises:
-        ConfigInvalid: `SHOAL_PROVIDER` names nobody, or what its provider needs is missing.
+        ConfigInvalid: `SHOAL_PROVIDER` names nobody, what a provider needs is missing, or the settings are of no use.
     """
     variables = os.environ if environ is None else environ
-    wanted = variables.get("SHOAL_PROVIDER", "").strip() or "offline"
-    if wanted == "offline":
-        return (offline(),)
-    if wanted != "compatible":
-        raise ConfigInvalid(f"`SHOAL_PROVIDER` is {wanted!r}; set it to `offline` or `compatible`")
-    base_url = variables.get("SHOAL_BASE_URL", "").strip()
-    if not base_url:
-        raise ConfigInvalid(
-            "`SHOAL_PROVIDER` is 'compatible' and `SHOAL_BASE_URL` is not set; "
-            "set it to the server's URL, such as `http://127.0.0.1:8080/v1`"
+    names = [name for part in _said(variables, "SHOAL_PROVIDER").split(",") if (name := part.strip())] or ["offline"]
+    for name in names:
+        if name not in MAKERS:
+            listed = ", ".join(f"`{known}`" for known in PROVIDERS)
+            raise ConfigInvalid(f"`SHOAL_PROVIDER` is {name!r}; set it to one or more of {listed}")
+    profiles = model_profiles(variables)
+    alone = len(names) == 1
+    return tuple([_made(name, variables, profiles, alone=alone, first=name == names[0]) for name in names])
+
+
+def _made(
+    name: str, variables: Mapping[str, str], profiles: Mapping[str, ModelProfile], *, alone: bool, first: bool
+) -> Provider:
+    maker = MAKERS[name]
+    # What is said once is meant for the one provider that there is, or for the server that has no variables of its own.
+    own = alone or name == "compatible"
+    held = (*(("SHOAL_API_KEY",) if own else ()), *maker.keys)
+    key = next((said for variable in held if (said := _said(variables, variable))), None)
+    if key is None and maker.needs:
+        listed = " or ".join(f"`{variable}`" for variable in maker.keys)
+        raise ConfigInvalid(f"`SHOAL_PROVIDER` names {name!r} and its key is not set; put it into {listed}")
+    return maker.make(
+        Wanted(
+            key,
+            _said(variables, "SHOAL_MODEL") or None if first else None,
+            _said(variables, "SHOAL_BASE_URL") or None if own else None,
+            _said(variables, "SHOAL_SERVER") or "generic",
+            _said(variables, "CODEX_ACCOUNT_ID") or None,
+            profiles,
         )
-    model = variables.get("SHOAL_MODEL", "").strip() or None
-    key = variables.get("SHOAL_API_KEY", "").strip() or None
-    return (compatible(base_url, api_key=key, model=model, name="compatible"),)
+    )
+
+
+def _said(variables: Mapping[str, str], name: str) -> str:
+    return variables.get(name, "").strip()
 
 
 def found_keys(environ: Mapping[str, str] | None = None) -> tuple[FoundKey, ...]:
@@ -71,7 +99,11 @@ def found_keys(environ: Mapping[str, str] | None = None) -> tuple[FoundKey, ...]
     variables = os.environ if environ is None else environ
     if variables.get("SHOAL_PROVIDER", "").strip():
         return ()
-    return tuple(FoundKey(name, url) for name, url in _ENDPOINTS.items() if variables.get(name, "").strip())
+    takers = dict.fromkeys(_ENDPOINTS, "compatible")
+    for name, maker in MAKERS.items():
+        for variable in maker.keys:
+            takers.setdefault(variable, name)
+    return tuple(FoundKey(key, takers[key]) for key in sorted(takers) if _said(variables, key))
 
 
 def wants_telemetry(environ: Mapping[str, str] | None = None) -> bool:

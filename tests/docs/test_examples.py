@@ -70,11 +70,14 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def test_the_examples_of_a_page_run_in_their_order(page: Path, journal: bytes, tmp_path: Path):
     (tmp_path / "notes.md").write_text("The harbour has two piers. Boats wait outside when both are taken.\n")
     (tmp_path / "runs.db").write_bytes(journal)
-    for blueprint in [example for example in examples("toml", [page]) if is_whole(example)][:1]:
-        folder = tmp_path / tomllib.loads(blueprint.source)["agent"]["name"]
-        folder.mkdir()
-        (folder / "blueprint.toml").write_text(blueprint.source)
-        (tmp_path / ".text").write_text(blueprint.source)
+    whole = [example.source for example in examples("toml", [page]) if is_whole(example)]
+    for source in whole:
+        folder = tmp_path / tomllib.loads(source)["agent"]["name"]
+        if not folder.exists():  # later ones of a name are variants of the first
+            folder.mkdir()
+            (folder / "blueprint.toml").write_text(source)
+    if whole:
+        (tmp_path / ".text").write_text(whole[0])
     scripts = []
     for example in examples("python", [page]):
         if example.info == "python":

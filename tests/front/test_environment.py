@@ -35,8 +35,49 @@ def test_a_compatible_server_without_a_url_says_which_variable_to_set():
 
 
 def test_a_provider_that_nobody_has_is_refused_with_those_there_are():
-    with pytest.raises(ConfigInvalid, match=r"'openai'; set it to `offline` or `compatible`"):
-        providers_from({"SHOAL_PROVIDER": "openai"})
+    with pytest.raises(ConfigInvalid, match=r"'openia'; set it to one or more of `offline`, `anthropic`, `openai`"):
+        providers_from({"SHOAL_PROVIDER": "offline, openia"})
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [
+        ("anthropic", "ANTHROPIC_API_KEY"),
+        ("openai", "OPENAI_API_KEY"),
+        ("openai-chat", "OPENAI_API_KEY"),
+        ("codex", "CODEX_ACCESS_TOKEN"),
+        ("google", "GEMINI_API_KEY"),
+        ("google", "GOOGLE_API_KEY"),
+    ],
+)
+def test_a_vendor_is_had_by_its_name_with_its_own_key(name: str, variable: str):
+    [provider] = providers_from({"SHOAL_PROVIDER": name, variable: "sk-a-secret", "SHOAL_MODEL": "m"})
+    assert (provider.name, provider.default_model) == (name, "m")
+    with pytest.raises(ConfigInvalid, match=f"names '{name}' and its key is not set.*`{variable}`"):
+        providers_from({"SHOAL_PROVIDER": name})
+
+
+def test_one_key_and_one_address_are_meant_for_the_one_provider_there_is():
+    environ = {"SHOAL_PROVIDER": "anthropic", "SHOAL_API_KEY": "k", "SHOAL_BASE_URL": "http://127.0.0.1:1"}
+    assert "http://127.0.0.1:1" in repr(providers_from(environ)[0])
+
+
+def test_several_providers_stand_in_their_order_and_the_first_has_the_model():
+    environ = {"SHOAL_PROVIDER": "anthropic,compatible", "SHOAL_BASE_URL": "http://127.0.0.1:1/v1", "SHOAL_MODEL": "m"}
+    providers = providers_from({**environ, "ANTHROPIC_API_KEY": "k", "SHOAL_SERVER": "llama.cpp"})
+    assert [(provider.name, provider.default_model) for provider in providers] == [
+        ("anthropic", "m"),
+        ("compatible", None),
+    ]
+    assert "api.anthropic.com" in repr(providers[0])
+    assert "llama.cpp" in repr(providers[1])
+
+
+def test_what_the_settings_say_of_a_model_holds_for_every_provider(tmp_path: Path):
+    (tmp_path / "shoal").mkdir()
+    (tmp_path / "shoal" / "shoal.toml").write_text('[models."claude-opus-5-5"]\ncontext = 5000\n')
+    environ = {"SHOAL_PROVIDER": "anthropic", "ANTHROPIC_API_KEY": "k", "XDG_CONFIG_HOME": str(tmp_path)}
+    assert providers_from(environ)[0].profile("claude-opus-5-5").window_tokens == 5000
 
 
 def test_the_process_environment_is_read_when_none_is_given(monkeypatch: pytest.MonkeyPatch):
@@ -51,9 +92,16 @@ def test_the_process_environment_is_read_when_none_is_given(monkeypatch: pytest.
 def test_a_key_that_is_set_is_found_with_the_way_to_use_it_and_without_its_value():
     found = found_keys(KEYS)
     assert [key.variable for key in found] == ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"]
-    assert "SHOAL_API_KEY=$OPENAI_API_KEY" in found[1].hint
-    assert "SHOAL_PROVIDER=compatible SHOAL_BASE_URL=https://api.openai.com/v1" in found[1].hint
+    assert found[1].hint == "SHOAL_PROVIDER=openai SHOAL_MODEL=<model>"
     assert "sk-" not in str(found)
+
+
+def test_a_key_for_another_server_is_found_with_its_address():
+    [found] = found_keys({"DEEPSEEK_API_KEY": "sk-a-secret"})
+    assert found.hint == (
+        "SHOAL_PROVIDER=compatible SHOAL_BASE_URL=https://api.deepseek.com SHOAL_SERVER=deepseek "
+        "SHOAL_API_KEY=$DEEPSEEK_API_KEY SHOAL_MODEL=<model>"
+    )
 
 
 def test_no_key_is_mentioned_where_a_provider_was_asked_for():

@@ -26,7 +26,8 @@ CALLS = {"context_write": 1, "fan_out": 1, "read_file": 2 * len(FILES), "submit_
 
 Make = Callable[[str, httpx.AsyncBaseTransport | None], Provider]
 PROVIDERS: Mapping[str, Make] = {
-    "anthropic": lambda url, http: anthropic(KEY, model="claude-haiku-4-5", base_url=url, http=http),
+    "anthropic": lambda url, http: anthropic(KEY, model="claude-opus-5-5", base_url=url, http=http),
+    "anthropic, older": lambda url, http: anthropic(KEY, model="claude-haiku-4-5", base_url=url, http=http),
     "openai": lambda url, http: openai(KEY, model="gpt-6.1-sol", base_url=f"{url}/v1", http=http),
     "openai, older": lambda url, http: openai(KEY, model="gpt-5.4", base_url=f"{url}/v1", http=http),
     "openai-chat": lambda url, http: openai_chat(KEY, model="gpt-6.1-sol", base_url=f"{url}/v1", http=http),
@@ -131,6 +132,27 @@ async def test_the_main_job_gets_over_a_failure_of_every_request(name: str, tmp_
     assert (done.outcome.status, done.outcome.output) == ("complete", "It is about the sea.")
     assert (http.violations, calls_in(http.journal)) == ((), CALLS)
     assert len(http.journal.repeated) >= len(http.journal) // 2
+
+
+@pytest.mark.wall_limit(3600)
+@pytest.mark.parametrize("name", PROVIDERS)
+async def test_a_job_that_goes_astray_breaks_no_rule_all_the_same(name: str, tmp_path: Path, nightly: bool):
+    for seed in range(200 if nightly else 4):
+        settings = replace(server_of(name), faults=every_first_time if seed % 2 else ())
+        http = wire.InProcess(astray(seed), settings)
+        await digest(PROVIDERS[name]("http://nowhere", http), tmp_path)
+        assert (http.violations, len(http.journal) > 1) == ((), True), f"seed {seed}"
+
+
+def astray(seed: int) -> wire.Brain:
+    """Return a model that makes up two of five replies, and otherwise does its work."""
+    fuzz = wire.Fuzz(seed, steps=30, odd=0.1)
+
+    def brain(ask: wire.Ask) -> wire.Turn:
+        dice = zlib.crc32(f"{seed} {ask.said!r}".encode("utf-8", "surrogatepass"))
+        return fuzz(ask) if dice % 5 < 2 else model(ask)
+
+    return brain
 
 
 @pytest.mark.sockets

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
+import textwrap
 import tomllib
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from shoal.blueprints import loads
 from shoal.providers import SERVERS, PolicyStep
 
 PAGE = (Path(__file__).parents[2] / "docs" / "providers.md").read_text("utf-8")
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+def blocks(language: str, *, about: str = "") -> list[str]:
+    found = re.findall(rf"^ *```{language}\n(.*?)^ *```", PAGE, re.DOTALL | re.MULTILINE)
+    return [textwrap.dedent(block) for block in found if about in block]
 
 
 @pytest.mark.parametrize("source", blocks("python"))
@@ -23,7 +26,12 @@ def test_an_example_runs(source: str):
     exec(compile(source, "docs/providers.md", "exec"), {"__name__": "example"})
 
 
-@pytest.mark.parametrize("source", blocks("toml"))
+@pytest.mark.parametrize("source", blocks("toml", about="models ="))
+def test_a_stage_names_its_candidates(source: str):
+    assert loads('[agent]\nname = "x"\n' + source).stages[0].model is not None
+
+
+@pytest.mark.parametrize("source", blocks("toml", about="policy ="))
 def test_a_policy_is_made_of_steps(source: str):
     for stage in tomllib.loads(source)["stages"].values():
         assert msgspec.convert(stage["offline"]["policy"], list[PolicyStep])

@@ -72,7 +72,7 @@ async def run_once(
         return outcome, events_of(swarm, run)
 
 
-def events_of(swarm: Swarm, run: Run) -> list[Event]:
+def events_of(swarm: Swarm, run: Run[Any]) -> list[Event]:
     """Return the events of *run*."""
     return list(swarm.journal.read(run.run_id))
 
@@ -112,7 +112,7 @@ def system_text(body: dict[str, Any]) -> str:
     return "\n\n".join(str(m["content"]) for m in body["messages"] if m["role"] == "system")
 
 
-def folded(swarm: Swarm, run: Run) -> RunState:
+def folded(swarm: Swarm, run: Run[Any]) -> RunState:
     """Return what the journal of *run* adds up to, without its live state."""
     return swarm.hall.load(run.run_id)
 

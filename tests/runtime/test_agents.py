@@ -67,7 +67,11 @@ def known_agent(request: Request) -> str:
 
 def on_agent(name: str, **arguments: Any) -> Any:
     """Return a reply that calls *name* on the agent that was started last."""
-    return lambda request: does(name, f"on-{name}", agent_id=known_agent(request), **arguments)
+
+    def reply(request: Request) -> Say:
+        return does(name, f"on-{name}", agent_id=known_agent(request), **arguments)
+
+    return reply
 
 
 def cast(parent: list[Any], child: list[Any]) -> ScriptedProvider:
@@ -228,7 +232,11 @@ async def test_an_agent_without_an_answer_says_so(tmp_path: Path, work: Path):
 
 async def test_a_run_that_is_no_agent_of_its_own_is_out_of_reach(work: Path):
     strangers: list[str] = []
-    provider = cast([lambda _: does("kill_agent", agent_id=strangers[0]), "done"], [Say("hello", delay_s=50)])
+
+    def kills(_: Request) -> Say:
+        return does("kill_agent", agent_id=strangers[0])
+
+    provider = cast([kills, "done"], [Say("hello", delay_s=50)])
     async with swarm_of(provider) as swarm:
         stranger = await swarm.spawn(blueprint(stage(available_tools=())), task="x")
         strangers.append(stranger.run_id)

@@ -26,7 +26,7 @@ from runkit import (
 from shoal.blueprints import Blueprint, InteractionPoint
 from shoal.errors import AnswerRefused
 from shoal.providers import Text, ToolCall
-from shoal.runtime import Limits, Question, Run, SqliteJournal, Swarm, Tool, ToolResult, tool
+from shoal.runtime import FunctionTool, Limits, Question, Run, SqliteJournal, Swarm, ToolResult, tool
 from shoal.testing import Say, ScriptedProvider
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +52,7 @@ class Bell:
     def __init__(self) -> None:
         self.rang = 0
 
-    def tool(self) -> Tool:
+    def tool(self) -> FunctionTool[[], str]:
         @tool(permission="ask", name="ring")
         async def ring() -> str:
             """Ring the bell."""
@@ -219,7 +219,7 @@ async def test_an_approval_survives_a_restart_and_the_call_runs_once(tmp_path: P
 # --- tools that ask
 
 
-ASKING = {
+ASKING: dict[str, dict[str, Any]] = {
     "ask_user_text": {"prompt": "Your name?"},
     "ask_user_confirm": {"prompt": "Sure?"},
     "ask_user_choice": {"prompt": "Which?", "options": ["red", "green"]},

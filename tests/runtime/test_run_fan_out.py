@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -23,9 +25,11 @@ from runkit import (
     system_text,
 )
 
-from shoal.blueprints import Blueprint, CallerSeed, FanOut, Nudge, Region, Stage, dumps
+from shoal.blueprints import Blueprint, CallerSeed, FanOut, Nudge, Region, Stage, dumps, load, resolve
+from shoal.errors import SpawnRefused
 from shoal.providers import Request
-from shoal.runtime import Limits
+from shoal.runtime import Limits, Program
+from shoal.runtime._bundle import bundle_of
 from shoal.testing import Say, ScriptedProvider, call
 
 pytestmark = pytest.mark.anyio
@@ -278,3 +282,24 @@ async def test_the_conversation_of_the_parent_says_where_the_answers_are(tmp_pat
     await run_once(lead(worker(tmp_path)), provider)
     told = [text for role, text in messages(bodies(provider)[-1]) if role == "tool"]
     assert told == ["1 workers: 1 complete, 0 failed.\nTheir answers are in the region `finds`."]
+
+
+async def test_a_worker_is_found_by_words_of_its_description(tmp_path: Path):
+    made = lead(None, worker_query="READS every text")
+    program = Program(bundle_of(made, lambda name, base: load(resolve(name, base=base))))
+    assert program.bundle.workers["READS every text"].blueprint.name == "digest"
+
+
+async def test_words_that_fit_no_worker_refuse_the_spawn():
+    async with swarm_of(script()) as swarm:
+        with pytest.raises(SpawnRefused, match="'zebra', fit none of digest; name one with `worker_agent`"):
+            await swarm.spawn(lead(None, worker_query="zebra"), task="x")
+
+
+@pytest.mark.parametrize("prompt_as", ["instructions", "nudge"])
+async def test_a_stage_is_told_how_to_split_its_work(tmp_path: Path, prompt_as: str):
+    made = lead(worker(tmp_path), split_prompt="One item a chapter.")
+    split = replace(made.stages[0], system_prompt="Split.", prompt_as=prompt_as)  # type: ignore[arg-type]
+    provider = script(items("a"), "merged")
+    await run_once(replace(made, stages=(split, *made.stages[1:])), provider)
+    assert "Split.\\nOne item a chapter." in json.dumps(bodies(provider)[0])

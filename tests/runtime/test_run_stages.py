@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
 import pytest
 from runkit import (
     NOTES,
@@ -10,18 +14,20 @@ from runkit import (
     blueprint,
     bodies,
     edge,
+    events_of,
     kinds,
     messages,
     payloads,
     run_once,
     stage,
     stages_of,
+    swarm_of,
     system_text,
 )
 
-from shoal.blueprints import CallerSeed, Gate, Nudge, Region, TransformConfig
+from shoal.blueprints import Blueprint, CallerSeed, Gate, Nudge, Region, TransformConfig
 from shoal.errors import ProviderRefused, ProviderSetup, RunIsPaused
-from shoal.runtime import Limits
+from shoal.runtime import Limits, Permissions
 from shoal.testing import Say, ScriptedProvider, call
 
 pytestmark = pytest.mark.anyio
@@ -482,3 +488,84 @@ async def test_reset_empties_a_region_on_each_entry():
     made = blueprint(stage("a"), stage("b", available_tools=(), context=StageContext(reset=("notes", "conversation"))))
     await run_once(made, provider)
     assert "secret" not in str(bodies(provider)[-1])
+
+
+# --- stuck
+
+
+def stuck_after(**threshold: object) -> Blueprint:
+    """Return a blueprint whose first stage gives way to `rescue` at *threshold*."""
+    way_out = edge("rescue", condition="stuck", **threshold)
+    tools = ("context_append", "write_file")
+    work = stage("work", available_tools=tools, transitions=(edge("done"), way_out), nudge=NO_NUDGE)
+    rescue = stage("rescue", available_tools=(), transitions=())
+    return blueprint(work, rescue, stage("done", available_tools=()))
+
+
+def notes(count: int = 1) -> Say:
+    return Say(calls=tuple(call("context_append", region="notes", content="x") for _ in range(count)))
+
+
+def writes(path: str) -> Say:
+    return Say(calls=(call("write_file", path=path, content="x"),))
+
+
+@pytest.mark.parametrize(
+    ("threshold", "replies", "said"),
+    [
+        ({"stuck_after_iterations": 2}, [notes(), notes()], "2 requests, and `stuck_after_iterations` is 2"),
+        ({"stuck_after_tool_calls": 3}, [notes(2), notes(2)], "4 tool calls, and `stuck_after_tool_calls` is 3"),
+        (
+            {"stuck_after_minutes": 1.5},
+            [Say(calls=notes().calls, delay_s=100)],
+            "1.7 minutes, and `stuck_after_minutes` is 1.5",
+        ),
+        (
+            {"stuck_after_same_file_edits": 2},
+            [writes("a"), writes("b"), writes("a")],
+            "2 edits of 'a', and `stuck_after_same_file_edits` is 2",
+        ),
+    ],
+)
+async def test_a_stage_that_gets_nowhere_gives_way(
+    threshold: dict[str, object], replies: list[Say], said: str, tmp_path: Path
+):
+    provider = scripted(*replies, "rescued")
+    allowed = Permissions(launch={"write_file": "allow"})
+    outcome, events = await run_once(stuck_after(**threshold), provider, permissions=allowed, workdir=tmp_path)
+    assert stages_of(events) == ["work", "rescue"]
+    assert outcome.flags == {"stuck": 1}
+    assert f"[System] stage 'work' got stuck: {said}" in str(bodies(provider)[-1])
+
+
+async def test_a_stage_that_gets_somewhere_in_time_is_not_stuck():
+    _, events = await run_once(stuck_after(stuck_after_iterations=3), scripted(notes(), notes(), "on", "done"))
+    assert stages_of(events) == ["work", "done"]
+
+
+async def test_a_stuck_stage_is_reported_in_its_own_region():
+    report = Region("stuck_report", kind="pinned", max_tokens=500)
+    made = replace(stuck_after(stuck_after_iterations=1), regions=(TASK, NOTES, report, TALK))
+    provider = scripted(notes(), "rescued")
+    await run_once(made, provider)
+    assert "stage 'work' got stuck: 1 requests" in system_text(bodies(provider)[-1])
+
+
+async def test_a_stuck_stage_goes_on_where_its_way_out_is_used_up():
+    made = stuck_after(stuck_after_iterations=1)
+    rescue = stage("rescue", available_tools=(), transitions=(edge("work"),), max_revisits=0)
+    made = replace(made, stages=(made.stages[0], rescue, made.stages[2]))
+    _, events = await run_once(made, scripted(notes(), "back to work", notes(), notes(), "on", "done"))
+    assert stages_of(events) == ["work", "rescue", "work", "done"]
+
+
+async def test_a_pause_is_no_time_in_which_a_stage_was_stuck():
+    provider = scripted(Say(calls=notes().calls, delay_s=10), "on", "done")
+    async with swarm_of(provider) as swarm:
+        run = await swarm.spawn(stuck_after(stuck_after_minutes=1), task="x")
+        await anyio.sleep(5)
+        await run.pause()
+        await anyio.sleep(1000)
+        await run.resume()
+        await run.result()
+        assert stages_of(events_of(swarm, run)) == ["work", "done"]

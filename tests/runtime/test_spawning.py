@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -133,7 +133,7 @@ async def test_a_key_holds_in_a_later_process(tmp_path: Path):
 
 
 @asynccontextmanager
-async def process(path: Path, name: str, *replies: Any) -> AsyncIterator[Swarm]:
+async def process(path: Path, name: str, *replies: Any) -> AsyncGenerator[Swarm]:
     journal = SqliteJournal(path, host=name)
     async with swarm_of(scripted(*replies), journal=journal) as swarm:
         journal.beat(swarm.hall.clock.unix())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,15 +10,11 @@ import pytest
 from shoal.blueprints import (
     Blueprint,
     BlueprintTransform,
-    Budget,
     ChildSupervision,
-    Edge,
-    FanOut,
-    FileTracking,
     Observations,
-    Repetition,
     Stage,
     StageContext,
+    TransformMapping,
 )
 from shoal.errors import NotBuiltYet
 from shoal.runtime._unbuilt import refuse_unbuilt
@@ -41,15 +36,15 @@ def test_a_blueprint_that_asks_for_nothing_special_is_not_refused():
 
 WHOLE: list[tuple[str, dict[str, Any]]] = [
     ("context.observations", {"observations": Observations(profile="coding")}),
-    ("context.file_tracking", {"file_tracking": FileTracking()}),
     ("components.use", {"components": ("facts",)}),
-    ("transforms", {"transforms": (BlueprintTransform("a", "b"),)}),
+    (
+        "transforms.mappings.transform",
+        {"transforms": (BlueprintTransform("a", "b", (TransformMapping("x", "y", "summarize"),)),)},
+    ),
     ("agent.dynamic_tools", {"dynamic_tools": True}),
     ("agent.tool_list", {"tool_list": "run"}),
     ("agent.batch_tool_hint", {"batch_tool_hint": True}),
     ("agent.shell_hint", {"shell_hint": True}),
-    ("budget", {"budget": Budget(max_cost_usd=Decimal(1))}),
-    ("repetition_detection", {"repetition": Repetition(max_repeat_calls=2)}),
 ]
 
 
@@ -59,15 +54,11 @@ def test_a_key_of_the_blueprint_is_named(key: str, fields: dict[str, Any]):
 
 
 STAGE: list[tuple[str, dict[str, Any]]] = [
-    ("available_connectors", {"available_connectors": ("server",)}),
     ("context.mode", {"context": StageContext(mode="fresh")}),
     ("context.observations", {"context": StageContext(observations=Observations())}),
-    ("worker_query", {"mode": "fan_out", "fan_out": FanOut(worker_query="a reader")}),
-    ("split_prompt", {"mode": "fan_out", "fan_out": FanOut(worker_agent="reader", split_prompt="Split.")}),
     ("supervision", {"supervision": ChildSupervision(restart="temporary")}),
     ("batch_tool_hint", {"batch_tool_hint": True}),
     ("shell_hint", {"shell_hint": True}),
-    ("transitions.work.condition", {"transitions": (Edge("x"), Edge("work", "stuck", stuck_after_iterations=3))}),
 ]
 
 
@@ -77,15 +68,15 @@ def test_a_key_of_a_stage_is_named_with_its_stage(key: str, fields: dict[str, An
 
 
 def test_what_is_switched_off_is_obeyed():
-    off = replace(PLAIN, repetition=Repetition(enabled=False), batch_tool_hint=False, shell_hint=False)
+    off = replace(PLAIN, batch_tool_hint=False, shell_hint=False)
     refuse_unbuilt(replace(off, stages=(Stage("work", batch_tool_hint=False, shell_hint=False),)))
 
 
 def test_everything_that_is_used_is_named_at_once_in_the_order_of_the_file():
-    stages = (Stage("one", batch_tool_hint=True), Stage("two", available_connectors=("x",)))
+    stages = (Stage("one", batch_tool_hint=True), Stage("two", shell_hint=True))
     made = replace(PLAIN, dynamic_tools=True, stages=stages)
     assert refused(made) == (
         "agent.dynamic_tools",
         "stages.one.batch_tool_hint",
-        "stages.two.available_connectors",
+        "stages.two.shell_hint",
     )

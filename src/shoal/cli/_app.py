@@ -34,6 +34,9 @@ COMMANDS = {
     "prune": "Delete old runs from the journal, and let its file shrink.",
     "validate": "Check a blueprint.",
     "library": "List the bundled blueprints.",
+    "models": "Show what is known of models, and who says so.",
+    "doctor": "Check that everything is there that runs need.",
+    "completion": "Print the script that completes command lines.",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import termios
 from collections.abc import Awaitable, Callable
 from typing import TypeVar, final
 
@@ -151,13 +152,18 @@ async def edit(text: str) -> str | None:
     async with anyio.TemporaryDirectory(prefix="shoal-") as folder:
         path = anyio.Path(folder) / "text.md"
         await path.write_text(text, "utf-8")
+        before = termios.tcgetattr(sys.stdin)
         try:
             command = [*shlex.split(editor), str(path)]
-            process = await anyio.open_process(command, stdin=sys.stdin, stdout=sys.stdout, stderr=sys.stderr)
-            status = await process.wait()
+            opening = anyio.open_process(command, stdin=sys.stdin, stdout=sys.stdout, stderr=sys.stderr)
+            async with await opening as process:
+                status = await process.wait()
         except (OSError, ValueError) as error:
             complain(f"{editor!r} cannot be started: {error}; set `VISUAL` or `EDITOR` to an editor")
             return None
+        finally:
+            # One that is stopped, since the question was answered elsewhere, leaves the terminal as it had it.
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
         if status != 0:
             complain(f"{editor!r} ended with status {status}; its text is left aside")
             return None

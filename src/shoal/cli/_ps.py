@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -25,9 +26,9 @@ def command(
         every = [] if reader is None else list(reader.runs())
         owners = {} if reader is None else reader.owners()
     shown = every if all_runs else [row for row in every if row.parent is None][-max(1, most) :]
-    below = {row.run_id: _below(row, every) for row in shown}
+    below, asked = _sums(every)
     if as_json:
-        print_json([_plain(row, owners, below[row.run_id]) for row in shown])
+        print_json([_plain(row, owners, below[row.run_id], asked[row.run_id]) for row in shown])
     elif shown:
         print_table(
             ("run", "name", "status", "stage", "below", "asks", "began", "title"),
@@ -37,8 +38,8 @@ def command(
                     line(row.name),
                     status(status_of(row, owners)),
                     line(row.stage or "-"),
-                    str(len(below[row.run_id])),
-                    str(_asked(row, below[row.run_id]) or "-"),
+                    str(below[row.run_id]),
+                    str(asked[row.run_id] or "-"),
                     ago(row.spawned_at),
                     line(row.title or "", 60),
                 )
@@ -51,22 +52,21 @@ def command(
     return 0
 
 
-def _below(above: RunRow, rows: Sequence[RunRow]) -> Sequence[RunRow]:
-    """Return those of *rows*, which stand in the order in which they were spawned, that are below the run *above*."""
-    ids, found = {above.run_id}, list[RunRow]()
-    for row in rows:
-        if row.parent in ids:
-            ids.add(row.run_id)
-            found.append(row)
-    return found
+def _sums(rows: Sequence[RunRow]) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """Return how many runs are below each, and how many questions it and they ask, by run id.
+
+    *rows* are all runs, in the order in which they were spawned: a run stands behind its parent.
+    """
+    below, asked = Counter[str](), Counter[str]()
+    for row in reversed(rows):
+        asked[row.run_id] += 0 if row.ended else row.questions
+        if row.parent is not None:
+            below[row.parent] += 1 + below[row.run_id]
+            asked[row.parent] += asked[row.run_id]
+    return below, asked
 
 
-def _asked(row: RunRow, below: Sequence[RunRow]) -> int:
-    """Return how many questions wait for a person, of a run and those below it."""
-    return sum(each.questions for each in (row, *below) if not each.ended)
-
-
-def _plain(row: RunRow, owners: dict[str, str], below: Sequence[RunRow]) -> dict[str, Any]:
+def _plain(row: RunRow, owners: dict[str, str], below: int, asked: int) -> dict[str, Any]:
     return {
         "run_id": row.run_id,
         "name": row.name,
@@ -75,8 +75,8 @@ def _plain(row: RunRow, owners: dict[str, str], below: Sequence[RunRow]) -> dict
         "stage": row.stage,
         "parent": row.parent,
         "root": row.root,
-        "runs_below": len(below),
-        "questions": _asked(row, below),
+        "runs_below": below,
+        "questions": asked,
         "events": row.events,
         "spawned_at": _time(row.spawned_at),
         "ended_at": None if row.ended_at is None else _time(row.ended_at),

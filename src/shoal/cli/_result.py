@@ -27,6 +27,8 @@ def command(run: RunArgument, /, *, journal: JournalOption = None, as_json: Json
         print_text(output)
     if not row.ended:
         how = "wait for it" if where == "running" else f"go on with `shoal resume {row.run_id}`"
+        if row.questions:
+            how = f"it asks somebody, see `shoal answer {row.run_id}`"
         complain(f"run {row.run_id} is {where}, in stage {row.stage!r}, and has no result yet; {how}")
         return PAUSED
     if where in ("error", "cancelled"):

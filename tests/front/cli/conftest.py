@@ -20,11 +20,12 @@ from front_terminal import Terminal
 
 @pytest.fixture
 def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shell:
-    """Call `shoal` in this process, in the folder `here`, with its state in `state`."""
+    """Call `shoal` in this process, in the folder `here`, with its state in `state` and settings in `config`."""
     for name in list(os.environ):
         if name.startswith(("SHOAL_", "OTEL_")) or name.endswith("_API_KEY"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
 

@@ -160,6 +160,19 @@ def test_a_document_is_edited_in_the_editor_or_on_a_line(
     assert expected in shown.shown
 
 
+def test_an_editor_is_stopped_where_the_question_is_answered_elsewhere(
+    terminals: list[Terminal], shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("VISUAL", "sh -c 'stty raw -echo; echo editing; sleep 600'")
+    asker = written(tmp_path, "asker", asks("edit_document", '{ content = "A draft." }'))
+    terminals.append(shown := Terminal(SLOW, 0, "run", asker))
+    shown.wait_for("editing")
+    assert shell("answer", newest(shell)["run_id"], "A book.").status == 0
+    shown.wait_for("That was answered elsewhere, or nobody waits for it any more.\r\n")
+    assert shown.end() == 0
+    assert "answer: A book." in shown.shown
+
+
 def test_a_point_is_asked_at_the_terminal_until_it_lets_the_stage_go(terminals: list[Terminal], tmp_path: Path):
     terminals.append(shown := Terminal(SLOW, 0, "run", written(tmp_path, "editor", POINT)))
     shown.wait_for("3  drop it")
@@ -353,6 +366,11 @@ def test_a_document_is_listed_with_its_question(shell: Shell, tmp_path: Path):
     )
     assert shell("run", written(tmp_path, "asker", source)).status == 3
     assert "(present_for_review, stage ask):\n# Plan\nThe plan\n" in shell("answer").out
+
+
+def test_a_result_that_waits_for_an_answer_says_so(shell: Shell, editor: str):
+    said = shell("result", editor)
+    assert (said.status, f"it asks somebody, see `shoal answer {editor}`" in said.err) == (3, True)
 
 
 def test_an_answer_says_in_json_where_its_run_stands(shell: Shell, editor: str):

@@ -307,7 +307,7 @@ async def test_mail_notes_and_stage_prompts_pass_the_script_too(tmp_path: Path):
     [
         ("def rendr(ctx): return ''", r"'scripts/brain.py', defines no function `render`; write `def render\(ctx\):`"),
         ("render = 3", "defines no function `render`"),
-        ("def render(ctx:", "cannot be used: `blueprint:scripts/brain.py` cannot be read"),
+        ("def render(ctx:", "cannot be used: `blueprint:scripts/brain.py`, line 1 cannot be read"),
         ("1 / 0\ndef render(ctx): return ''", "cannot be used: .*ZeroDivisionError"),
         ("while True: pass\ndef render(ctx): return ''", "cannot be used: .*TimeoutError"),
     ],

@@ -294,7 +294,7 @@ async def refusal(made: Blueprint) -> str:
         ({"count_words.py": "# @tool shell"}, "calls its tool `shell`, as a built-in one is called; rename it"),
         ({"a.py": "# @tool x", "count_words.py": "# @tool x"}, "calls its tool `x`, as 'tools/a.py' is called"),
         ({"count_words.py": "x = 1"}, "defines no function `run`; write `def run(args):`"),
-        ({"count_words.py": "def run(:"}, "cannot be used: `tools/count_words.py` cannot be read"),
+        ({"count_words.py": "def run(:"}, "cannot be used: `tools/count_words.py`, line 1 cannot be read"),
         ({"other.py": "def run(args): pass"}, "lists `count_words`, which nobody has"),
     ],
 )

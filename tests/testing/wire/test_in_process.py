@@ -75,11 +75,24 @@ async def test_a_connection_that_ends_early_is_a_read_error(at: Any):
 
 
 async def test_a_slow_reply_takes_its_time():
-    stalls = [wire.Stall(50.0, "headers"), wire.Stall(50.0, 1)]
+    stalls = [wire.Stall(50.0, "request"), wire.Stall(50.0, "headers"), wire.Stall(50.0, 1)]
     http = wire.InProcess(wire.Script("hello"), wire.Settings(faults=stalls))
     began = anyio.current_time()
     await post(http)
-    assert anyio.current_time() - began == pytest.approx(100, abs=1)
+    assert anyio.current_time() - began == pytest.approx(150, abs=1)
+
+
+async def test_a_reply_ends_once_however_often_it_is_closed():
+    http = wire.InProcess(wire.Script("hello"))
+    got = await http.handle_async_request(
+        httpx.Request("POST", "http://nowhere/v1/messages", headers=HEADERS, json=body())
+    )
+    stream = got.stream
+    assert isinstance(stream, httpx.AsyncByteStream)
+    assert b"hello" in b"".join([piece async for piece in stream])
+    for _ in range(2):
+        await stream.aclose()
+    assert [exchange.whole for exchange in http.journal] == [True]
 
 
 async def test_a_client_that_leaves_is_seen_and_its_reply_given_again():

@@ -6,6 +6,7 @@ only a connection can show (resets in the middle of a frame, a client that leave
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import final
@@ -135,15 +136,11 @@ async def _head_of(planned: Sequence[Step]) -> int:
     Raises:
         httpx.ReadError: The connection ends before.
     """
-    for place, step in enumerate(planned):
-        match step:
-            case Pause(seconds):
-                await anyio.sleep(seconds)
-            case Head():
-                return place
-            case _:
-                break
-    raise httpx.ReadError("the server closed the connection")
+    pauses = list(itertools.takewhile(lambda step: isinstance(step, Pause), planned))
+    await anyio.sleep(sum(step.seconds for step in pauses if isinstance(step, Pause)))
+    if not isinstance(planned[len(pauses)], Head):
+        raise httpx.ReadError("the server closed the connection")
+    return len(pauses)
 
 
 async def _incoming(request: httpx.Request) -> Incoming:

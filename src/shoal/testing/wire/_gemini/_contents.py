@@ -36,7 +36,7 @@ def g1(request: Request) -> Iterator[Violation]:
         yield from (found for piece in turn.pieces for found in _one_thing(piece))
     for piece in request.system:
         yield from _one_thing(piece)
-        if piece.kinds and piece.kinds != ["text"]:
+        if piece.kind not in ("", "text"):
             yield Violation("G1", piece.path, f"{BODY}.{piece.path}: system instruction only supports text.")
 
 

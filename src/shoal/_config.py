@@ -1,0 +1,65 @@
+"""What the user's settings say of models: `shoal.toml` in the folder of settings, and in the working directory."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from shoal.errors import ConfigInvalid
+from shoal.providers import ModelProfile, profiles_from
+
+FILE = "shoal.toml"
+_TABLES = ("models",)
+
+
+def config_files(environ: Mapping[str, str] | None = None, workdir: Path | None = None) -> tuple[Path, ...]:
+    """Return where settings are looked for: the user's file, then that of the working directory, which wins.
+
+    Args:
+        environ: The variables; `None` takes the process's.
+        workdir: The working directory; `None` takes the process's.
+    """
+    variables = os.environ if environ is None else environ
+    named = variables.get("XDG_CONFIG_HOME", "")
+    here = (Path.cwd() if workdir is None else workdir) / FILE
+    try:
+        # A relative one is to be ignored: XDG Base Directory Specification 0.8.
+        folder = Path(named) if named.startswith("/") else Path("~/.config").expanduser()
+    except RuntimeError:
+        return (here,)
+    return (folder / "shoal" / FILE, here)
+
+
+def model_profiles(environ: Mapping[str, str] | None = None, workdir: Path | None = None) -> Mapping[str, ModelProfile]:
+    """Return what the settings say of models, laid over what ships, by model.
+
+    Raises:
+        ConfigInvalid: A file cannot be read, or says something that is of no use.
+    """
+    made: dict[str, ModelProfile] = {}
+    for path in config_files(environ, workdir):
+        rows = _table(path, "models")
+        made |= profiles_from(rows, source=str(path), base=made)
+    return made
+
+
+def _table(path: Path, name: str) -> Mapping[str, Mapping[str, Any]]:
+    try:
+        read = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+        raise ConfigInvalid(f"the settings in {str(path)!r} cannot be read ({exc}); mend the file") from exc
+    for table in read:
+        if table not in _TABLES:
+            near = difflib.get_close_matches(table, _TABLES, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else f"there is {', '.join(f'`[{one}]`' for one in _TABLES)}"
+            raise ConfigInvalid(f"{str(path)!r} has the unknown table {table!r}; {hint}")
+    rows = read.get(name, {})
+    if not isinstance(rows, dict) or not all(isinstance(row, dict) for row in cast("dict[str, Any]", rows).values()):
+        raise ConfigInvalid(f'`{name}` in {str(path)!r} holds no tables; write `[{name}."NAME"]` and its keys below')
+    return cast("Mapping[str, Mapping[str, Any]]", rows)
