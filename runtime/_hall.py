@@ -243,12 +243,20 @@ class Hall:
             raise DefinitionMissing(f"this run has the functions {listed} as tools; give them again with `tools=[…]`")
         return Program(bundle, [at_hand[str(tool["name"])] for tool in given], connected)
 
-    def check_functions(self, spawned: RunSpawned) -> None:
+    def check_functions(self, spawned: RunSpawned, tools: Sequence[Tool]) -> None:
         """See that the functions that stand in the place of a run's scripts are here; a changed one is named.
+
+        Functions that it has as *tools* are named too, where their source is not what it was.
 
         Raises:
             DefinitionMissing: One is not; it is named.
         """
+        here_now = {tool.name: tool.source for tool in tools}
+        for was in spawned.tools:
+            now = here_now.get(was.name)
+            if now is not None and now[1] != was.digest:
+                said = f"the function {was.name!r}, a tool of this run, is not what it was when the run began"
+                warnings.warn(said, RuntimeWarning, stacklevel=3)
         for path, digest in spawned.scripts:
             kept = self.journal.definition(digest).decode()
             if not kept.startswith(MARK):
@@ -324,7 +332,9 @@ class Hall:
         self._check_open()
         await self.journal.barrier()
         copies = plan_fork(self.journal, run_id, at, self.clock.new_id)
-        programs = {copy.run_id: self.defined(copy.definition, tools) for copy in copies}
+        programs = {copy.run_id: self.defined(copy.spawned.definition, tools) for copy in copies}
+        for copy in copies:
+            self.check_functions(copy.spawned, tools)
         for copy in copies:
             for event in copy.events:
                 self.journal.graft(event)

@@ -493,7 +493,7 @@ class Swarm:
             spawned = next(self.journal.read(each.run_id)).payload
             programs[each.run_id] = hall.defined(str(getattr(spawned, "definition", "")), given)
             if isinstance(spawned, RunSpawned):
-                hall.check_functions(spawned)
+                hall.check_functions(spawned, given)
         # Children first: a parent that waits for one finds it at home.
         for each in reversed(asleep):
             await hall.take_up(each.run_id, programs[each.run_id], "restart")
