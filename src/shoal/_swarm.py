@@ -21,7 +21,7 @@ from shoal._held import Held
 from shoal.errors import ConfigInvalid, JournalFailed
 from shoal.observability import Telemetry, current_traceparent, otlp, through
 from shoal.providers import Provider, RetryPolicy
-from shoal.runtime import Clock, Journal, Limits, Observer, Permissions, SpawnRequest, SqliteJournal
+from shoal.runtime import Clock, Journal, Limits, McpServer, Observer, Permissions, SpawnRequest, SqliteJournal
 from shoal.runtime.journal import BEAT_S, Durability, host_name
 from shoal.runtime.scripts import Functions
 
@@ -70,6 +70,7 @@ class Swarm(runtime.Swarm):
         retry: RetryPolicy | None = None,
         pools: Mapping[str, int] | None = None,
         clock: Clock | None = None,
+        mcp: Sequence[McpServer] = (),
         services: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
         beside: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
         scripts: Mapping[str, Functions] | None = None,
@@ -91,6 +92,7 @@ class Swarm(runtime.Swarm):
             retry=retry,
             pools=pools,
             clock=clock,
+            mcp=mcp,
             services=services,
             # Beside the lanes: a file that is locked for a while must not take the runs down with it.
             beside={
