@@ -23,6 +23,7 @@ COMMANDS = {
     "pause": "Let a run and all below it wait.",
     "cancel": "End a run and all below it.",
     "ps": "List live and recent runs.",
+    "runs": "List runs by what they used.",
     "tree": "Show who spawned whom, and what each used.",
     "result": "Print what a run submitted.",
     "stages": "Show what each stage of a run used.",
