@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from shoal import runtime
 from shoal._environment import providers_from
+from shoal._granted import permissions_from
 from shoal._held import Held
 from shoal.errors import ConfigInvalid, JournalFailed
 from shoal.observability import Telemetry, current_traceparent, otlp, through
@@ -42,7 +43,7 @@ class Swarm(runtime.Swarm):
         durability: Of a file: `normal` survives the death of the process, `full` a power cut, `off` is for tests.
         observers: Each gets every event once it is durable.
         limits: What runs may do at most.
-        permissions: What the user allows.
+        permissions: What the user allows; `None` takes what the settings say.
         retry: How often a request is repeated.
         pools: Most requests in flight by provider's name, or by `provider:model`, and `tools`.
         clock: Time and randomness.
@@ -51,7 +52,7 @@ class Swarm(runtime.Swarm):
         scripts: Trusted functions in the place of scripts: by the path that a blueprint names, functions by name.
 
     Raises:
-        ConfigInvalid: The environment names a provider that cannot be had.
+        ConfigInvalid: The environment names a provider that cannot be had, or the settings are of no use.
     """
 
     __module__ = "shoal"
@@ -87,7 +88,7 @@ class Swarm(runtime.Swarm):
             given,
             observers,
             limits=limits,
-            permissions=permissions,
+            permissions=permissions_from() if permissions is None else permissions,
             retry=retry,
             pools=pools,
             clock=clock,
