@@ -1,12 +1,13 @@
 """What a window costs: assembly after one new entry, memory, and how much of a request is made anew each turn.
 
-    python benchmarks/window.py [--rounds 400] [--turns 200]
+    python benchmarks/window.py [--rounds 400] [--turns 200] [--runs 1000]
 
 Assembly is timed in a window of 20 regions and 100,000 tokens and in one of 10,000 tokens, each after one entry was
 appended; the figure is their ratio, so the machine's own speed does not enter. Memory is what a window of 100,000
 tokens in entries of 1 kB allocates, over the bytes of those entries: alone, and with all that it and the encoder keep
-once it was sent. A byte counts as made anew where the string that holds it is in no earlier request. One JSON line a
-figure.
+once it was sent. What 1,000 runs of one blueprint share (instructions, schemas, seeds) stands once: the figure is what
+a run holds beside it, over what it shares. A byte counts as made anew where the string that holds it is in no earlier
+request. One JSON line a figure.
 """
 
 from __future__ import annotations
@@ -22,11 +23,16 @@ from typing import Literal
 
 from shoal.blueprints import Blueprint, Region, Stage
 from shoal.providers import SERVERS, Message, Request, Text, ToolCall, chat_encoder
+from shoal.runtime._bundle import Bundle
+from shoal.runtime._program import Program
+from shoal.runtime._state import RunState
 from shoal.runtime.context import (
     CONVERSATION,
     Draft,
     EntryKind,
     Prompt,
+    SeedBlock,
+    SeedResolved,
     Theme,
     Window,
     assemble,
@@ -34,6 +40,7 @@ from shoal.runtime.context import (
     layout_of,
     names_of,
 )
+from shoal.runtime.events import NUMBERS, Event, RunSpawned, StageEntered, decode, encode
 
 Kind = Literal["pinned", "temporary", "compacting", "clearable", "hashmap"]
 KINDS: tuple[Kind, ...] = ("pinned", "temporary", "compacting", "clearable", "hashmap")
@@ -139,12 +146,49 @@ def measure_memory() -> None:
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     filled = Filled(100_000)
-    for name, prepare in (("alone", lambda: None), ("sent", lambda: encoded(assemble(filled.window)))):
+    for name, prepare, target in (
+        ("alone", lambda: None, {"target": 1.6}),
+        ("sent", lambda: encoded(assemble(filled.window)), {}),
+    ):
         prepare()
         gc.collect()
         held = tracemalloc.get_traced_memory()[0] - before
-        figure(f"window/memory/{name}", held / filled.bytes, "x bytes of its entries", target=1.6, bytes=held)
+        figure(f"window/memory/{name}", held / filled.bytes, "x bytes of its entries", bytes=held, **target)
     tracemalloc.stop()
+
+
+def measure_shared(runs: int) -> None:
+    """Runs of one blueprint, each made from its events as a resumed one is: what do they hold that is their own?"""
+    instructions, seed = "Work through the sources. ".ljust(4_000, "i"), "a source ".ljust(40_000, "s")
+    stage = Stage("work", system_prompt=instructions, available_tools=("read_file", "context_append", "context_delete"))
+    blueprint = Blueprint("bench", (stage,), regions=(Region("sources", kind="pinned", max_tokens=20_000), *regions()))
+    program = Program(Bundle(blueprint))
+    events = [
+        encode(RunSpawned("bench", program.digest, None, (), "/", None, "r", 0)),
+        encode(StageEntered("work", 1, "p", "m", 1_000_000)),
+        encode(SeedResolved("sources", "literal", (SeedBlock("", Text.of(seed), 10_000),))),
+    ]
+    numbers = (NUMBERS[RunSpawned], NUMBERS[StageEntered], NUMBERS[SeedResolved])
+    gc.collect()
+    tracemalloc.start()
+    states: list[RunState] = []
+    first = 0
+    for number in range(runs + 1):
+        state = RunState(f"r{number}", program)
+        for seq, (kind, data) in enumerate(zip(numbers, events, strict=True), start=1):
+            payload = decode(kind, data)
+            assert payload is not None
+            state.apply(Event(state.run_id, seq, 0.0, payload))
+        assemble(state.view, state.stage.offered)
+        states.append(state)
+        if not number:
+            gc.collect()
+            first = tracemalloc.get_traced_memory()[0]
+    gc.collect()
+    own = (tracemalloc.get_traced_memory()[0] - first) / runs
+    tracemalloc.stop()
+    shared = len(instructions) + len(seed) + sum(len(spec.schema) for spec in states[0].stage.offered.specs)
+    figure("window/memory/shared", own / shared, "x what runs of one blueprint share, a run", runs=runs, bytes=own)
 
 
 def measure_anew(turns: int) -> None:
@@ -165,9 +209,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=400)
     parser.add_argument("--turns", type=int, default=200)
+    parser.add_argument("--runs", type=int, default=1000)
     args = parser.parse_args()
     measure_assembly(args.rounds)
     measure_memory()
+    measure_shared(args.runs)
     measure_anew(args.turns)
 
 

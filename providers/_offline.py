@@ -14,6 +14,7 @@ import anyio
 import msgspec
 
 from shoal.errors import ContextOverflow
+from shoal.providers._cache_rows import BYTES_PER_TOKEN
 from shoal.providers._policy import Decision, decide
 from shoal.providers._text import Text
 from shoal.providers._values import (
@@ -29,7 +30,7 @@ from shoal.providers._values import (
     ToolCall,
     Usage,
 )
-from shoal.providers.cache_model import BYTES_PER_TOKEN, PrefixCache, prefixes_of
+from shoal.providers.cache_model import PrefixCache, prefixes_of
 
 WINDOW_TOKENS = 200_000
 MAX_OUTPUT_TOKENS = 8_192

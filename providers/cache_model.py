@@ -1,7 +1,8 @@
 """What a prompt cache would have read and written, computed from requests alone.
 
-A cache matches an exact prefix, in the order tools, system section, messages. So a request is a row of prefixes, each
-standing for everything in front of it, and a cache is a set of prefixes with a lifetime.
+`row_of` reads the body of a request, and `cache_for` has the cache of its vendor; what each reads and writes follows
+from the requests before it. `prefixes_of` and `PrefixCache` do the same for requests that were never encoded, with one
+cache for all: the offline provider's usage comes from them.
 """
 
 from __future__ import annotations
@@ -13,11 +14,43 @@ from typing import final
 
 import msgspec
 
+from shoal.providers._cache_rows import BYTES_PER_TOKEN, Api, Piece, Row, row_of
+from shoal.providers._caches import (
+    AutomaticCache,
+    Cache,
+    CacheUse,
+    MarkerCache,
+    PointCache,
+    SlotCache,
+    cache_for,
+    common_tokens,
+    stepped,
+    units,
+)
 from shoal.providers._chat import chat_encoder
 from shoal.providers._servers import SERVERS
 from shoal.providers._values import Message, Request, Segment, digest
 
-BYTES_PER_TOKEN = 4
+__all__ = [
+    "Api",
+    "AutomaticCache",
+    "Cache",
+    "CacheUse",
+    "MarkerCache",
+    "Piece",
+    "PointCache",
+    "Prefix",
+    "PrefixCache",
+    "Row",
+    "SlotCache",
+    "cache_for",
+    "common_tokens",
+    "prefixes_of",
+    "row_of",
+    "stepped",
+    "units",
+]
+
 MIN_TOKENS = 1024
 LIFETIME_S = 300.0
 MAX_ENTRIES = 65_536
@@ -40,21 +73,6 @@ class Prefix(msgspec.Struct, frozen=True, gc=False):
 
     key: bytes
     tokens: int
-
-
-@final
-class CacheUse(msgspec.Struct, frozen=True, gc=False):
-    """How a request's input splits up, in tokens.
-
-    Args:
-        read: Read from the cache.
-        write: Written to it, readable from the first byte of the answer on.
-        uncached: Neither.
-    """
-
-    read: int
-    write: int
-    uncached: int
 
 
 def prefixes_of(request: Request) -> tuple[list[Prefix], int]:

@@ -47,7 +47,6 @@ def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
 
 def _stage(path: str, stage: Stage) -> Iterator[str]:
     used = {
-        "available_connectors": bool(stage.available_connectors),
         "context.mode": stage.context.mode == "fresh",
         "context.observations": stage.context.observations is not None,
         "supervision": stage.supervision != ChildSupervision(),

@@ -16,12 +16,14 @@ from typing_extensions import override
 
 from shoal import runtime
 from shoal._environment import providers_from
+from shoal._granted import permissions_from
 from shoal._held import Held
 from shoal.errors import ConfigInvalid, JournalFailed
 from shoal.observability import Telemetry, current_traceparent, otlp, through
 from shoal.providers import Provider, RetryPolicy
-from shoal.runtime import Clock, Journal, Limits, Observer, Permissions, SpawnRequest, SqliteJournal
+from shoal.runtime import Clock, Journal, Limits, McpServer, Observer, Permissions, SpawnRequest, SqliteJournal
 from shoal.runtime.journal import BEAT_S, Durability, host_name
+from shoal.runtime.scripts import Functions
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -41,15 +43,16 @@ class Swarm(runtime.Swarm):
         durability: Of a file: `normal` survives the death of the process, `full` a power cut, `off` is for tests.
         observers: Each gets every event once it is durable.
         limits: What runs may do at most.
-        permissions: What the user allows.
+        permissions: What the user allows; `None` takes what the settings say.
         retry: How often a request is repeated.
         pools: Most requests in flight by provider's name, or by `provider:model`, and `tools`.
         clock: Time and randomness.
         services: Workers that live as long as the swarm, by name.
         beside: Workers that run beside the lanes and, like them, may fail without hurting a run, by name.
+        scripts: Trusted functions in the place of scripts: by the path that a blueprint names, functions by name.
 
     Raises:
-        ConfigInvalid: The environment names a provider that cannot be had.
+        ConfigInvalid: The environment names a provider that cannot be had, or the settings are of no use.
     """
 
     __module__ = "shoal"
@@ -67,8 +70,10 @@ class Swarm(runtime.Swarm):
         retry: RetryPolicy | None = None,
         pools: Mapping[str, int] | None = None,
         clock: Clock | None = None,
+        mcp: Sequence[McpServer] = (),
         services: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
         beside: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
+        scripts: Mapping[str, Functions] | None = None,
     ) -> None:
         self._path: Path | None
         self._path, given = (Path(journal), None) if isinstance(journal, str | os.PathLike) else (None, journal)
@@ -83,10 +88,11 @@ class Swarm(runtime.Swarm):
             given,
             observers,
             limits=limits,
-            permissions=permissions,
+            permissions=permissions_from() if permissions is None else permissions,
             retry=retry,
             pools=pools,
             clock=clock,
+            mcp=mcp,
             services=services,
             # Beside the lanes: a file that is locked for a while must not take the runs down with it.
             beside={
@@ -94,6 +100,7 @@ class Swarm(runtime.Swarm):
                 **({"telemetry": self._send_spans} if telemetry is not None else {}),
                 **(beside or {}),
             },
+            scripts=scripts,
         )
 
     async def __aenter__(self) -> Self:

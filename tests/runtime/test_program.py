@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from runkit import blueprint, stage, swarm_of
 
 from shoal.blueprints import (
     Blueprint,
@@ -19,10 +21,12 @@ from shoal.blueprints import (
     Region,
     Stage,
 )
-from shoal.errors import SpawnRefused
-from shoal.providers import NO_TOOLS, PolicyStep
-from shoal.runtime import Program, Tool, tool
+from shoal.errors import DefinitionMissing, SpawnRefused
+from shoal.providers import NO_TOOLS, PolicyStep, Text
+from shoal.runtime import Program, SqliteJournal, Tool, tool
 from shoal.runtime._bundle import Bundle
+from shoal.runtime._program import MOST_SHARED_BYTES
+from shoal.testing import Say, ScriptedProvider
 
 
 @tool(reads=True)
@@ -162,3 +166,48 @@ def test_the_steps_of_the_embedded_provider_are_handed_on():
     made = program(Stage("a", offline=steps), Stage("b"), tools=(look,))
     assert made.stages["a"].policy == (PolicyStep(call="look", args={"word": "x"}, pages=3), PolicyStep(say="done"))
     assert made.stages["b"].policy is None
+
+
+# --- what runs share
+
+
+def test_equal_texts_of_two_runs_stand_once():
+    made = program(Stage("work"))
+    first, second = Text.of("s" * 300), Text.of("s" * 300)
+    assert first is not second
+    assert made.share(first) is made.share(second)
+
+
+def test_a_short_text_is_not_looked_up():
+    made = program(Stage("work"))
+    assert made.share(Text.of("s" * 255)) is not made.share(Text.of("s" * 255))
+
+
+def test_runs_with_nothing_in_common_do_not_keep_each_others_texts():
+    made = program(Stage("work"))
+    half = MOST_SHARED_BYTES // 2
+    one, other, third = (Text.of(letter * half) for letter in "abc")
+    assert (made.share(one), made.share(other)) == (one, other)
+    assert made.share(third) is third
+    assert made.share(Text.of("c" * half)) is not third
+
+
+@pytest.mark.anyio
+async def test_a_run_that_was_looked_at_still_needs_its_functions_to_go_on(tmp_path: Path):
+    path = tmp_path / "runs.db"
+
+    @tool
+    async def ring() -> str:
+        """Ring."""
+        return "rung"
+
+    journal = SqliteJournal(path)
+    async with swarm_of(ScriptedProvider(Say("late", delay_s=500)), journal=journal) as swarm:
+        run = await swarm.spawn(blueprint(stage(available_tools=("ring",))), task="x", tools=[ring])
+    journal.close()
+    journal = SqliteJournal(path)
+    async with swarm_of(ScriptedProvider(), journal=journal) as swarm:
+        assert swarm.get(run.run_id).region("task") == "x"
+        with pytest.raises(DefinitionMissing, match="has the functions `ring` as tools"):
+            await swarm.resume_tree(run.run_id)
+    journal.close()

@@ -54,7 +54,6 @@ def test_a_key_of_the_blueprint_is_named(key: str, fields: dict[str, Any]):
 
 
 STAGE: list[tuple[str, dict[str, Any]]] = [
-    ("available_connectors", {"available_connectors": ("server",)}),
     ("context.mode", {"context": StageContext(mode="fresh")}),
     ("context.observations", {"context": StageContext(observations=Observations())}),
     ("supervision", {"supervision": ChildSupervision(restart="temporary")}),
@@ -74,10 +73,10 @@ def test_what_is_switched_off_is_obeyed():
 
 
 def test_everything_that_is_used_is_named_at_once_in_the_order_of_the_file():
-    stages = (Stage("one", batch_tool_hint=True), Stage("two", available_connectors=("x",)))
+    stages = (Stage("one", batch_tool_hint=True), Stage("two", shell_hint=True))
     made = replace(PLAIN, dynamic_tools=True, stages=stages)
     assert refused(made) == (
         "agent.dynamic_tools",
         "stages.one.batch_tool_hint",
-        "stages.two.available_connectors",
+        "stages.two.shell_hint",
     )

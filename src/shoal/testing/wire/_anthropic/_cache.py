@@ -96,9 +96,11 @@ class _Writer:
     def __call__(self, ready_s: float) -> None:
         for key, ttl in self.fresh:
             known = self.entries.get(key)
-            # A sibling that was sent at the same time wrote it first: it could be read from then on.
-            first_s = min(ready_s, known.ready_s) if known and known.until_s > self.start_s else ready_s
-            self.entries[key] = _Entry(ttl, self.start_s + LIFE_S[ttl], first_s)
+            until_s, first_s = self.start_s + LIFE_S[ttl], ready_s
+            if known and known.until_s > self.start_s:
+                # A sibling that was sent at the same time wrote it first: it could be read from then on, and lives on.
+                until_s, first_s = max(until_s, known.until_s), min(ready_s, known.ready_s)
+            self.entries[key] = _Entry(ttl, until_s, first_s)
 
 
 def _writes(blocks: Sequence[Block], upto: Sequence[int], points: Sequence[int], read: int) -> Mapping[str, int]:
