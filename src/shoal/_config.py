@@ -13,7 +13,7 @@ from shoal.errors import ConfigInvalid
 from shoal.providers import ModelProfile, profiles_from
 
 FILE = "shoal.toml"
-_TABLES = ("models", "permissions", "safe_commands", "read_paths", "security")
+_TABLES = ("models", "permissions", "safe_commands", "read_paths", "security", "journal")
 
 
 def config_files(environ: Mapping[str, str] | None = None, workdir: Path | None = None) -> tuple[Path, ...]:
