@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Protocol, final
 
-import structlog
-
 from shoal.observability import names
 from shoal.runtime import Event, SwarmStatistics
 from shoal.runtime.events import (
@@ -22,8 +20,6 @@ from shoal.runtime.events import (
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
-
-_log = structlog.stdlib.get_logger(__name__)
 
 TOKEN_BUCKETS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
 """Boundaries of `gen_ai.client.token.usage`. Source: the conventions for generative AI metrics."""
@@ -162,7 +158,11 @@ class Metrics:
         except Exception as exc:  # noqa: BLE001 - a run must not end because of who measures it
             self.faults += 1
             if self.faults == 1:
-                _log.warning("an event could not be measured", run_id=event.run_id, seq=event.seq, exc_info=exc)
+                import structlog  # noqa: PLC0415 - only a defect of ours pays for it
+
+                structlog.stdlib.get_logger(__name__).warning(
+                    "an event could not be measured", run_id=event.run_id, seq=event.seq, exc_info=exc
+                )
 
     def _take(self, event: Event) -> None:
         payload, run_id = event.payload, event.run_id

@@ -110,15 +110,16 @@ async def test_jobs_that_gave_their_fallback_are_counted():
 
 async def test_runs_pools_and_lanes_are_shown_as_they_stand():
     read = Read()
-    async with Swarm([scripted(Say("late", delay_s=50))], MemoryJournal(), clock=virtual()) as swarm:
+    late = Say("late", delay_s=50)
+    async with Swarm([scripted(late, late)], MemoryJournal(), clock=virtual()) as swarm:
         read.metrics.watch(swarm)
         await swarm.spawn(TWO, task="x")
         paused = await swarm.spawn(TWO, task="y")
-        await paused.pause()
         await anyio.sleep(5)
+        await paused.pause()
         assert read.one("shoal.runs", **{"shoal.agent": "two", "shoal.state": "running"}).value == 1
         assert read.one("shoal.runs", **{"shoal.state": "paused"}).value == 1
-        assert read.one("shoal.pool.busy", **{"shoal.pool": "scripted"}).value == 1
+        assert read.one("shoal.pool.busy", **{"shoal.pool": "scripted"}).value == 2
         assert read.one("shoal.lane.queued", **{"shoal.lane": "titling"}).value == 0
 
 
