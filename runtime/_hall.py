@@ -7,6 +7,7 @@ knows where each run stands.
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Generic, TypeVar, final
 
 import anyio
 
-from shoal.actors import ChildSpec, DynamicSupervisor
+from shoal.actors import ChildSpec, DynamicSupervisor, SupervisionEvent
 from shoal.blueprints import Blueprint, ModelSettings, load, resolve
 from shoal.errors import (
     ChildNotFound,
@@ -132,6 +133,8 @@ class Hall:
             self, self.runs, self.standings, self._house_again, self._abandon, self._stop_at_budget, self.load
         )
         self.purses = Purses(journal, clock, self._state_of, self.keeper.reach)
+        self.restarts: Counter[str] = Counter()
+        """How often supervisors restarted something, by the supervisor's path."""
         self._crashes: dict[str, str] = {}
         self._ready: _Recent[tuple[object, ...], tuple[object, Program]] = _Recent()
         self._files: dict[tuple[object, ...], Bundle] = {}
@@ -243,12 +246,20 @@ class Hall:
             raise DefinitionMissing(f"this run has the functions {listed} as tools; give them again with `tools=[…]`")
         return Program(bundle, [at_hand[str(tool["name"])] for tool in given], connected)
 
-    def check_functions(self, spawned: RunSpawned) -> None:
+    def check_functions(self, spawned: RunSpawned, tools: Sequence[Tool]) -> None:
         """See that the functions that stand in the place of a run's scripts are here; a changed one is named.
+
+        Functions that it has as *tools* are named too, where their source is not what it was.
 
         Raises:
             DefinitionMissing: One is not; it is named.
         """
+        here_now = {tool.name: tool.source for tool in tools}
+        for was in spawned.tools:
+            now = here_now.get(was.name)
+            if now is not None and now[1] != was.digest:
+                said = f"the function {was.name!r}, a tool of this run, is not what it was when the run began"
+                warnings.warn(said, RuntimeWarning, stacklevel=3)
         for path, digest in spawned.scripts:
             kept = self.journal.definition(digest).decode()
             if not kept.startswith(MARK):
@@ -324,7 +335,9 @@ class Hall:
         self._check_open()
         await self.journal.barrier()
         copies = plan_fork(self.journal, run_id, at, self.clock.new_id)
-        programs = {copy.run_id: self.defined(copy.definition, tools) for copy in copies}
+        programs = {copy.run_id: self.defined(copy.spawned.definition, tools) for copy in copies}
+        for copy in copies:
+            self.check_functions(copy.spawned, tools)
         for copy in copies:
             for event in copy.events:
                 self.journal.graft(event)
@@ -359,6 +372,11 @@ class Hall:
     def crash_of(self, run_id: str) -> str | None:
         """Return what the last life of a run crashed with, once; `None` where it did not."""
         return self._crashes.pop(run_id, None)
+
+    def supervised(self, event: SupervisionEvent) -> None:
+        """Take note of what a supervisor did."""
+        if event.kind == "restarting":
+            self.restarts[event.supervisor] += 1
 
     # --- where runs stand (Home)
 

@@ -43,6 +43,7 @@ from shoal.runtime.context import (
     Shelf,
     Window,
     assemble,
+    declared_stable,
     load_rendering,
     materialise,
     nowhere,
@@ -325,10 +326,14 @@ class RunState:
         self.usage = Usage()
         self.cost: Decimal | None = Decimal(0)
         self.calibration: dict[str, Calibration] = {}
+        self.tokenizer: str | None = None
+        """Who counted what was written last, where that was no estimate."""
         self.epoch: Epoch | None = None
         """What was sent to the stage's model, where that binds its thinking to it; `None` for any other model."""
         self.epochs = 0
         """How many epochs there were."""
+        self.steady: dict[str, tuple[bytes, int]] = {}
+        """Of regions declared `stable`: what stood for each in the newest request, and how often it had changed."""
         self.asked = (0, 0)
         """Estimates of the newest request of the stage: its regions, and what is in none."""
         self.renders: Mapping[str, str] = {}
@@ -373,6 +378,11 @@ class RunState:
         """How estimates for the current model are corrected."""
         return self.calibrated(self.serving[1])
 
+    def costs(self, prompt: Prompt) -> int:
+        """Return what *prompt* costs on the stage's model: its estimate, corrected by what earlier requests cost."""
+        regions = prompt.tokens - prompt.tools.tokens
+        return self.now_calibration.corrected(regions, prompt.tools.tokens + prompt.framing_tokens)
+
     def calibrated(self, model: str) -> Calibration:
         """Return how estimates for *model* are corrected."""
         return self.calibration.get(model, Calibration())
@@ -395,6 +405,12 @@ class RunState:
         assert turn is not None  # a call stands in a reply
         child = self.children.get(turn.waiting.get(index, ""))
         return turn.asking(index) or (child is not None and child.ended is None)
+
+    def unsteady(self) -> tuple[str, ...]:
+        """Return the regions declared `stable` that the next request shows changed for the second time."""
+        now = declared_stable(self.view)
+        known = {name: self.steady.get(name) for name in now}
+        return tuple(name for name, held in known.items() if held and held[1] == 1 and held[0] != now[name])
 
     def busy_regions(self) -> frozenset[str]:
         """Regions whose summary is being made."""
@@ -472,6 +488,8 @@ class RunState:
                 message = Message("user", () if written.text is None else (written.text,), blobs=blobs)
         if self.epoch is not None and written.replaces:
             self.epoch.note(self.view, written)
+        if written.counted != "estimate":
+            self.tokenizer = written.counted
         self.view.apply(written, event.seq, event.at, message)
         if self.inbox:
             self.inbox = [(seq, mail) for seq, mail in self.inbox if seq != written.source]
@@ -564,6 +582,9 @@ class RunState:
         # What the request shows is in the window; entries to come refer to events to come, and to held mail.
         self._recent = dict(self.inbox)
         self.failure = None
+        for name, digest in declared_stable(self.view).items():
+            held, changes = self.steady.get(name, (digest, 0))
+            self.steady[name] = (digest, changes + (held != digest))
         self.asked = (payload.estimated, payload.base)
         visit = self.visit
         if visit is not None and not visit.iterations and not visit.digests:
@@ -823,9 +844,10 @@ class RunState:
             "flags": dict(self.flags),
             "usage": self.usage,
             "cost": self.cost,
-            "calibration": dict(self.calibration),
+            "calibration": (dict(self.calibration), self.tokenizer),
             "epoch": (self.epochs, None if self.epoch is None else self.epoch.dump(self.view)),
             "renders": dict(self.renders),
+            "steady": dict(self.steady),
             "repeats": self.repeats.dump(),
             "stopped": self.stopped,
             "hooks_at_end": dict(self.hooks_at_end),

@@ -5,7 +5,7 @@ starts at `Window.plan_write`, and only `Window.apply` changes it.
 """
 
 from shoal.runtime.context._amend import Ways, plan_prompt, planned_tokens
-from shoal.runtime.context._assemble import TOOLS, Part, Prompt, assemble
+from shoal.runtime.context._assemble import FRAMING_TOKENS, TOOLS, Part, Prompt, assemble
 from shoal.runtime.context._budget import Limits, resolve
 from shoal.runtime.context._calibration import Calibration
 from shoal.runtime.context._calls import REGION_HOOKS, Hook, ScriptCall, Value
@@ -61,6 +61,7 @@ from shoal.runtime.context._said import (
 from shoal.runtime.context._shelf import LoadPart, Shelf, nowhere
 from shoal.runtime.context._store import Item, RegionState
 from shoal.runtime.context._taking import said_by
+from shoal.runtime.context._told import declared_stable
 from shoal.runtime.context._window import Window
 from shoal.runtime.context.attribution import (
     OVERHEAD,
@@ -76,6 +77,7 @@ __all__ = [
     "ACCEPTED",
     "CONVERSATION",
     "FINAL_OUTPUT",
+    "FRAMING_TOKENS",
     "INSTRUCTIONS",
     "NOTHING_SAID",
     "OPERATIONS",
@@ -136,6 +138,7 @@ __all__ = [
     "cost_of",
     "cut_to",
     "declared",
+    "declared_stable",
     "destination",
     "estimate",
     "estimate_text",

@@ -419,6 +419,8 @@ class Held:
                         if epoch is not None:
                             epoch.note(again, made)
                         again.apply(made, seq, float(seq), self.message_of(made))
+                case _:
+                    raise AssertionError(f"{row!r} stands in the journal")
         return again, epoch
 
     def message_of(self, change: Change | Payload) -> Message | None:
