@@ -36,10 +36,10 @@ from shoal.runtime._limits import Limits
 from shoal.runtime._mcp import McpServer
 from shoal.runtime._orders import GivenTool, SpawnRequest, schema_of
 from shoal.runtime._people import Question, asked_below, questions_of
-from shoal.runtime._pools import PoolStatistics
 from shoal.runtime._program import Program
 from shoal.runtime._spawn import Birth
 from shoal.runtime._state import RunState
+from shoal.runtime._statistics import SwarmStatistics, statistics_of
 from shoal.runtime._trees import HALL, Started
 from shoal.runtime.events import BudgetGiven, RunSpawned
 from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow
@@ -146,7 +146,7 @@ class Swarm:
         # Children of trees that users start find their swarm by it: the tasks of the root run in this context.
         token = HALL.set(hall)
         try:
-            await self._stack.enter_async_context(running(root))
+            await self._stack.enter_async_context(running(root, observer=hall.supervised))
         finally:
             HALL.reset(token)
         self._hall, self._root, self._side, self._trees, self._gave_up = hall, root, side, [], None
@@ -208,9 +208,15 @@ class Swarm:
         trees = all(started.healthy for started in self._trees)
         return trees and self.journal.healthy and hall.servants.healthy
 
-    def statistics(self) -> Mapping[str, PoolStatistics]:
-        """Return how busy each pool is, by name: providers, models that have a limit of their own, and `tools`."""
-        return self.hall.pools.statistics()
+    def statistics(self) -> SwarmStatistics:
+        """Return how busy the swarm is: runs by agent and state, pools (also `tools`), lanes, restarts."""
+        return statistics_of(self.hall)
+
+    def budget_of(self, run_id: str, region: str) -> int | None:
+        """Return the budget of a region of a run that lives here, in tokens; `None` where that is not known."""
+        live = None if self._hall is None else self._hall.live.get(run_id)
+        held = None if live is None else live.state.view.states.get(region)
+        return None if held is None else held.limits.budget
 
     async def start(self, tree: Supervisor | DynamicSupervisor, *, critical: bool = True) -> Started:
         """Start a tree of agents and workers beside the runs; returns when all of it is up.

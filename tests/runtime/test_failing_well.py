@@ -178,7 +178,7 @@ async def test_runs_behind_an_open_breaker_pause_with_the_remedy_and_are_not_sen
     async with town(wire.Script("done"), wire.first(3, DRAINED)) as (swarm, server):
         runs = [await paused(await swarm.spawn(PLAIN)) for _ in range(5)]
         assert len(server.journal) == 3
-        assert not swarm.statistics()["anthropic"].busy
+        assert not swarm.statistics().pools["anthropic"].busy
         await runs[4].resume()
         assert (await runs[4].result()).output == "done"
 
