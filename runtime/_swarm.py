@@ -48,6 +48,9 @@ from shoal.runtime.tools import Permissions, as_tool
 
 T = TypeVar("T")
 
+MOST_JITTER = 0.25
+"""Share of a wait between attempts that is added to it at most, unless a swarm is given a policy of its own."""
+
 
 class Swarm:
     """Runs agents: `async with Swarm([provider]) as swarm: run = await swarm.spawn("digest", task="…")`.
@@ -60,7 +63,7 @@ class Swarm:
         observers: Each gets every event once it is durable.
         limits: What runs may do at most.
         permissions: What the user allows.
-        retry: How often a request is repeated.
+        retry: How often a request is repeated; `None` for a policy that adds up to a quarter to each wait, at random.
         pools: Most requests in flight by provider's name, or by `provider:model`, and `tools`.
         clock: Time and randomness.
         mcp: MCP servers whose tools runs may use; each is started or reached when a run needs it.
@@ -89,9 +92,10 @@ class Swarm:
         self._observers = tuple(observers)
         self._limits = limits or Limits()
         self._permissions = permissions or Permissions()
-        self._retry = retry or RetryPolicy()
-        self._pools = dict(pools or {})
         self._clock = clock or Clock()
+        # Runs that one failure hit together come back one by one.
+        self._retry = retry or RetryPolicy(jitter=lambda: self._clock.random.uniform(0.0, MOST_JITTER))
+        self._pools = dict(pools or {})
         self._mcp = tuple(mcp)
         self._services = dict(services or {})
         self._beside = dict(beside or {})

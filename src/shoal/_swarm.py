@@ -46,7 +46,7 @@ class Swarm(runtime.Swarm):
         observers: Each gets every event once it is durable.
         limits: What runs may do at most.
         permissions: What the user allows; `None` takes what the settings say.
-        retry: How often a request is repeated.
+        retry: How often a request is repeated; `None` for a policy that adds up to a quarter to each wait, at random.
         pools: Most requests in flight by provider's name, or by `provider:model`, and `tools`.
         clock: Time and randomness.
         services: Workers that live as long as the swarm, by name.
