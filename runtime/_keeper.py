@@ -109,7 +109,7 @@ class Keeper:
             self._bell.set()
 
     def bring_back(self) -> None:
-        """Bring back every run that is kept here and does not live: their supervisor was stopped, and is there again."""
+        """Bring back every run that is kept here and does not live: its supervisor was stopped, and is there again."""
         for run_id in self.made_of:
             if run_id not in self.live:
                 self.wake(run_id)
