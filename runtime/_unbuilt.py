@@ -29,7 +29,6 @@ def refuse_unbuilt(blueprint: Blueprint) -> None:
 
 def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
     whole = {
-        "context.observations": blueprint.observations is not None,
         "components.use": bool(blueprint.components),
         # A summary needs a model, and a child is born without waiting for one.
         "transforms.mappings.transform": any(
@@ -48,8 +47,6 @@ def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
 def _stage(path: str, stage: Stage) -> Iterator[str]:
     used = {
         "available_connectors": bool(stage.available_connectors),
-        "context.mode": stage.context.mode == "fresh",
-        "context.observations": stage.context.observations is not None,
         "supervision": stage.supervision != ChildSupervision(),
         "batch_tool_hint": bool(stage.batch_tool_hint),
         "shell_hint": bool(stage.shell_hint),

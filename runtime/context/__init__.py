@@ -43,6 +43,7 @@ from shoal.runtime.context._layout import (
     names_of,
     prompt_of,
 )
+from shoal.runtime.context._observe import Edges, Knobs, View
 from shoal.runtime.context._operations import OPERATIONS, operate
 from shoal.runtime.context._plan import Order, Plan
 from shoal.runtime.context._plan_custom import NOTHING_SAID, Said
@@ -92,6 +93,7 @@ __all__ = [
     "ContextCompacted",
     "Destination",
     "Draft",
+    "Edges",
     "EntriesEvicted",
     "EntriesReleased",
     "Entry",
@@ -102,6 +104,7 @@ __all__ = [
     "Hook",
     "Item",
     "ItemChanged",
+    "Knobs",
     "Layout",
     "LayoutChanged",
     "Limits",
@@ -128,6 +131,7 @@ __all__ = [
     "Shelf",
     "Theme",
     "Value",
+    "View",
     "Ways",
     "Window",
     "Wrote",

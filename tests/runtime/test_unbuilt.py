@@ -11,9 +11,7 @@ from shoal.blueprints import (
     Blueprint,
     BlueprintTransform,
     ChildSupervision,
-    Observations,
     Stage,
-    StageContext,
     TransformMapping,
 )
 from shoal.errors import NotBuiltYet
@@ -35,7 +33,6 @@ def test_a_blueprint_that_asks_for_nothing_special_is_not_refused():
 
 
 WHOLE: list[tuple[str, dict[str, Any]]] = [
-    ("context.observations", {"observations": Observations(profile="coding")}),
     ("components.use", {"components": ("facts",)}),
     (
         "transforms.mappings.transform",
@@ -55,8 +52,6 @@ def test_a_key_of_the_blueprint_is_named(key: str, fields: dict[str, Any]):
 
 STAGE: list[tuple[str, dict[str, Any]]] = [
     ("available_connectors", {"available_connectors": ("server",)}),
-    ("context.mode", {"context": StageContext(mode="fresh")}),
-    ("context.observations", {"context": StageContext(observations=Observations())}),
     ("supervision", {"supervision": ChildSupervision(restart="temporary")}),
     ("batch_tool_hint", {"batch_tool_hint": True}),
     ("shell_hint", {"shell_hint": True}),

@@ -363,8 +363,8 @@ class WindowMachine(RuleBasedStateMachine):
         changes: list[Any] = []
         for row in self.at.journal[self.done :]:
             match row:
-                case ("enter", name, tokens):
-                    self.mirror.enter(self.at.layouts[name], tokens)
+                case ("enter", name, tokens, since):
+                    self.mirror.enter(self.at.layouts[name], tokens, since=since)
                     changes.append(None)
                 case ("ratio", ratio):
                     self.mirror.ratio = ratio

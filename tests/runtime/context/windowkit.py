@@ -82,6 +82,7 @@ class Held:
         window_tokens: The model's window.
         stages: The stages; it is in the first.
         scripts: What stands in for the scripts of custom regions: functions by hook, by region.
+        more: Further fields of the blueprint.
     """
 
     def __init__(
@@ -90,8 +91,9 @@ class Held:
         window_tokens: int = 10_000,
         stages: Sequence[Stage] = (stage(),),
         scripts: Mapping[str, Mapping[str, Callable[[Any], Any]]] = {},
+        **more: Any,
     ) -> None:
-        self.layouts = {layout.stage: layout for layout in layouts(*stages, regions=regions)}
+        self.layouts = {layout.stage: layout for layout in layouts(*stages, regions=regions, **more)}
         self.window = Window(self.layouts[stages[0].name], window_tokens)
         self.began = (self.window.layout, window_tokens)
         self.seq = 0
@@ -261,8 +263,10 @@ class Held:
         freed = self.freed(self.window.layout_calls(self.layouts[stage_name], tokens))
         changes = self.window.plan_layout(self.layouts[stage_name], "model", tokens, frees=freed)
         self.change((change, None) for change in changes)
-        self.window.enter(self.layouts[stage_name], tokens)
-        self.journal.append(("enter", stage_name, tokens))
+        self.seq += 1
+        since = self.seq if self.layouts[stage_name].fresh else 0
+        self.window.enter(self.layouts[stage_name], tokens, since=since)
+        self.journal.append(("enter", stage_name, tokens, since))
         return changes
 
     def send(self, ways: Ways = WAYS, *, tools: ToolSet | None = None, most_tokens: int | None = None) -> Prompt:
@@ -352,8 +356,8 @@ class Held:
         tools = NO_TOOLS
         for row in self.journal:
             match row:
-                case ("enter", name, tokens):
-                    again.enter(self.layouts[name], tokens)
+                case ("enter", name, tokens, since):
+                    again.enter(self.layouts[name], tokens, since=since)
                 case ("ratio", ratio):
                     again.ratio = ratio
                 case ("listed", region):
