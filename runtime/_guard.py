@@ -233,6 +233,7 @@ def _prepared(live: Live, serving: Serving, question: Question | None) -> Sendin
         {} if model is None else model.parameters,
         live.host.limits.request_timeout_s if model is None or model.timeout_s is None else model.timeout_s,
         stages_ahead=stage.stages_ahead,
+        allowed_tools=stage.allowed,
     )
     return Sending(serving, prompt, request, size, tokens, wanted)
 

@@ -35,7 +35,6 @@ def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
             mapping.transform == "summarize" for each in blueprint.transforms for mapping in each.mappings
         ),
         "agent.dynamic_tools": blueprint.dynamic_tools,
-        "agent.tool_list": blueprint.tool_list == "run",
         "agent.batch_tool_hint": bool(blueprint.batch_tool_hint),
         "agent.shell_hint": bool(blueprint.shell_hint),
     }

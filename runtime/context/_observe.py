@@ -84,7 +84,7 @@ class View:
     def __init__(self, knobs: Knobs | None, since: int) -> None:
         self.knobs = knobs
         self.since = since
-        self._at = (-1, -1)
+        self._at: tuple[int, int] = (-1, -1)
         self._edges = Edges()
         self._masked: dict[int, Message] = {}
         self._segments: dict[int, tuple[Any, Segment | None]] = {}

@@ -39,7 +39,6 @@ WHOLE: list[tuple[str, dict[str, Any]]] = [
         {"transforms": (BlueprintTransform("a", "b", (TransformMapping("x", "y", "summarize"),)),)},
     ),
     ("agent.dynamic_tools", {"dynamic_tools": True}),
-    ("agent.tool_list", {"tool_list": "run"}),
     ("agent.batch_tool_hint", {"batch_tool_hint": True}),
     ("agent.shell_hint", {"shell_hint": True}),
 ]
