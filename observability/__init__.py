@@ -8,9 +8,11 @@ from shoal.observability import names
 from shoal.observability._current import current_traceparent
 from shoal.observability._export import TraceFormat, export_trace
 from shoal.observability._factories import exporting, otlp, through
+from shoal.observability._figures import figures_of
 from shoal.observability._logs import Logs, logs
 from shoal.observability._project import Projection
 from shoal.observability._replay import trace_of
+from shoal.observability._report import html_of
 from shoal.observability._sinks import Sink, TelemetryStatistics
 from shoal.observability._spans import Link, Span, SpanEvent, span_id_of
 from shoal.observability._telemetry import Telemetry
@@ -29,6 +31,8 @@ __all__ = [
     "current_traceparent",
     "export_trace",
     "exporting",
+    "figures_of",
+    "html_of",
     "logs",
     "names",
     "otlp",

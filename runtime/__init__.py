@@ -10,6 +10,7 @@ from shoal.runtime._handle import Outcome, Run, checked
 from shoal.runtime._lanes import WIDTHS, JobFailed
 from shoal.runtime._ledger import Ledger, RegionRow, StageRow, Tally, TransitionRow, ledger_of, plain_usage
 from shoal.runtime._limits import Limits
+from shoal.runtime._mcp import McpServer
 from shoal.runtime._orders import GivenTool, SpawnRequest
 from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._pools import Pool, Pools, PoolStatistics
@@ -46,6 +47,7 @@ __all__ = [
     "Journal",
     "Ledger",
     "Limits",
+    "McpServer",
     "MemoryJournal",
     "Observer",
     "Outcome",

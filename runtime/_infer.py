@@ -24,8 +24,8 @@ from shoal.runtime._routed_parts import route_parts, vetted_parts
 from shoal.runtime._scripting import draft_of, frees, kept_renders, vetted
 from shoal.runtime._side import write
 from shoal.runtime._state import calls_of
-from shoal.runtime.context import CONVERSATION, Draft
-from shoal.runtime.events import InferenceCompleted, InferenceStarted, ModelChanged
+from shoal.runtime.context import CONVERSATION, Draft, Prompt
+from shoal.runtime.events import InferenceCompleted, InferenceStarted, ModelChanged, VolatilityBroken
 
 
 async def infer(live: Live) -> None:
@@ -118,6 +118,9 @@ async def _asked(live: Live, sending: Sending, purpose: Purpose) -> tuple[Comple
     Where the provider cannot serve at all, the stage goes on with its next candidate.
     """
     serving = sending.serving
+    if purpose == "stage":
+        for region in live.state.unsteady():
+            live.emit(VolatilityBroken(region, behind(sending.prompt, region)))
     started = live.emit(
         InferenceStarted(
             purpose,
@@ -170,3 +173,10 @@ def _next_candidate(live: Live, serving: Serving) -> Serving | None:
         return None
     rest = candidates[labels.index(serving.label) + 1 :]
     return rest[0] if rest else None
+
+
+def behind(prompt: Prompt, region: str) -> int:
+    """Return what *prompt* costs from the first part of *region* on."""
+    parts = prompt.parts
+    first = next((at for at, part in enumerate(parts) if part.owner == region), len(parts))
+    return sum([part.tokens for part in parts[first:]])

@@ -130,7 +130,7 @@ class Live:
         """
         if self.over:
             raise Late(f"run {self.run_id} is over; nothing is written to it any more")
-        event = Event(self.run_id, self.state.seq + 1, self.host.clock.unix(), payload)
+        event = Event(self.run_id, self.state.seq + 1, self.host.clock.stamp(), payload)
         self._journal.append(event)
         self.state.apply(event, message)
         return event.seq

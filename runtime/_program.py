@@ -10,7 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import final
+from typing import Any, final
 
 from shoal.blueprints import Blueprint, ModelSettings, OutputSpec, Region, Stage, stage_tools, tool_name
 from shoal.errors import SpawnRefused, ToolInvalid
@@ -20,7 +20,7 @@ from shoal.runtime._output_spec import NOTHING_ASKED, OutputAsked, merged, told
 from shoal.runtime._script_tools import ToolFile, script_tool
 from shoal.runtime.context import Layout, Theme, layout_of, names_of
 from shoal.runtime.scripts import Script
-from shoal.runtime.tools import BUILT_IN, SUBMIT_OUTPUT, Tool, compiled, schema_bytes
+from shoal.runtime.tools import BUILT_IN, SUBMIT_OUTPUT, Effects, Tool, compiled, schema_bytes
 
 
 @final
@@ -75,18 +75,20 @@ class Program:
     Args:
         bundle: The blueprint, with the ones its stages name as workers.
         given: Tools that the spawn brings in code.
+        connected: Tools of MCP servers; the stages that list them, or their servers, see them.
 
     Raises:
         SpawnRefused: A stage lists a tool that nobody has, a given one would take another's place, or an answer's
             schema is none.
     """
 
-    def __init__(self, bundle: Bundle, given: Sequence[Tool] = ()) -> None:
+    def __init__(self, bundle: Bundle, given: Sequence[Tool] = (), connected: Sequence[Tool] = ()) -> None:
         blueprint = bundle.blueprint
         self.bundle = bundle
         self.blueprint = blueprint
         self.given = tuple(given)
-        self.definition = definition_of(bundle, self.given)
+        self.connected = tuple(connected)
+        self.definition = definition_of(bundle, (*self.given, *self.connected))
         """What the journal keeps of it."""
         self.digest = hashlib.sha256(self.definition).hexdigest()[:32]
         _check_given(self.given)
@@ -94,7 +96,12 @@ class Program:
         self.shipped, broken = _shipped(bundle.tools)
         """Tools that the blueprint ships as scripts, each with its file."""
         # A function given in code takes the place of a script of its name: whoever runs the blueprint trusts it more.
-        known = {**BUILT_IN, **{tool.name: tool for tool, _ in self.shipped}, **{t.name: t for t in self.given}}
+        known = {
+            **by_any_name(self.connected),
+            **BUILT_IN,
+            **{tool.name: tool for tool, _ in self.shipped},
+            **{t.name: t for t in self.given},
+        }
         self.outside: Mapping[str, Tool] = {name: tool for name, tool in known.items() if tool.call is not None}
         """The tools that reach outside the run, by name."""
         listed = {name for stage in blueprint.stages for name in stage_tools(stage)}
@@ -179,10 +186,24 @@ def recorded(definition: bytes) -> Program:
         DefinitionMissing: It was written by a newer version.
     """
     bundle, given = read_definition(definition)
-    tools = [
-        Tool(t["name"], t["description"], t["schema"], None, source=t["source"] and tuple(t["source"])) for t in given
-    ]
-    return Program(bundle, tools)
+    tools = [shown_only(each) for each in given]
+    return Program(bundle, [t for t in tools if not t.connector], [t for t in tools if t.connector])
+
+
+def shown_only(recorded: Mapping[str, Any]) -> Tool:
+    """Return a tool as the journal holds it, which nothing can call."""
+    source, connector = recorded["source"], recorded.get("connector")
+    effects = Effects(**recorded.get("effects", {}))
+    return Tool(
+        recorded["name"],
+        recorded["description"],
+        recorded["schema"],
+        None,
+        "ask" if connector else "allow",
+        effects,
+        source and tuple(source),
+        connector and tuple(connector),
+    )
 
 
 def _shipped(files: Sequence[ToolFile]) -> tuple[tuple[tuple[Tool, ToolFile], ...], Mapping[str, str]]:
@@ -213,7 +234,8 @@ def _stage(
     theme: Theme,
     broken: Mapping[str, str],
 ) -> StageProgram:
-    names = dict.fromkeys((*stage_tools(stage), *for_all))
+    served = [t.name for t in known.values() if t.connector and t.connector[0] in stage.available_connectors]
+    names = dict.fromkeys((*stage_tools(stage), *for_all, *served))
     missing = [name for name in names if name not in known]
     unusable = next((name for name in missing if name in broken), None)
     if unusable is not None:
@@ -227,7 +249,8 @@ def _stage(
             f"stage {stage.name!r} of {blueprint.name!r} lists {listed}, which nobody has; "
             "give it with `spawn(tools=[…])`, ship it as `tools/NAME.py`, or take it out of `available_tools`"
         )
-    tools = {name: known[name] for name in names}
+    # A tool of a server is offered under its whole name, however the stage calls it.
+    tools = {known[name].name if known[name].connector else name: known[name] for name in names}
     _check_output(blueprint, stage)
     layout = layout_of(blueprint, stage, theme)
     regions = layout.regions.items()
@@ -276,6 +299,13 @@ def _shares_cache(one: StageProgram, other: StageProgram) -> bool:
 
 def _asked_of(model: ModelSettings | None) -> object:
     return None if model is None else (model.models, model.allow_user_default, model.parameters)
+
+
+def by_any_name(connected: Sequence[Tool]) -> Mapping[str, Tool]:
+    """Return tools of MCP servers by the names that stages may use: the whole one, and the bare one if unique."""
+    bare = Counter(tool.connector[1] for tool in connected if tool.connector)
+    short = {tool.connector[1]: tool for tool in connected if tool.connector and bare[tool.connector[1]] == 1}
+    return {**short, **{tool.name: tool for tool in connected}}
 
 
 def _check_given(given: Sequence[Tool]) -> None:

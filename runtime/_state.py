@@ -44,6 +44,7 @@ from shoal.runtime.context import (
     Shelf,
     Window,
     assemble,
+    declared_stable,
     load_rendering,
     materialise,
     nowhere,
@@ -330,6 +331,8 @@ class RunState:
         """What was sent to the stage's model, where that binds its thinking to it; `None` for any other model."""
         self.epochs = 0
         """How many epochs there were."""
+        self.steady: dict[str, tuple[bytes, int]] = {}
+        """Of regions declared `stable`: what stood for each in the newest request, and how often it had changed."""
         self.asked = (0, 0)
         """Estimates of the newest request of the stage: its regions, and what is in none."""
         self.renders: Mapping[str, str] = {}
@@ -398,6 +401,12 @@ class RunState:
         assert turn is not None  # a call stands in a reply
         child = self.children.get(turn.waiting.get(index, ""))
         return turn.asking(index) or (child is not None and child.ended is None)
+
+    def unsteady(self) -> tuple[str, ...]:
+        """Return the regions declared `stable` that the next request shows changed for the second time."""
+        now = declared_stable(self.view)
+        known = {name: self.steady.get(name) for name in now}
+        return tuple(name for name, held in known.items() if held and held[1] == 1 and held[0] != now[name])
 
     def busy_regions(self) -> frozenset[str]:
         """Regions whose summary is being made."""
@@ -581,6 +590,9 @@ class RunState:
         # What the request shows is in the window; entries to come refer to events to come, and to held mail.
         self._recent = dict(self.inbox)
         self.failure = None
+        for name, digest in declared_stable(self.view).items():
+            held, changes = self.steady.get(name, (digest, 0))
+            self.steady[name] = (digest, changes + (held != digest))
         self.asked = (payload.estimated, payload.base)
         visit = self.visit
         if visit is not None and not visit.iterations and not visit.digests:
@@ -846,6 +858,7 @@ class RunState:
             "calibration": dict(self.calibration),
             "epoch": (self.epochs, None if self.epoch is None else self.epoch.dump(self.view)),
             "renders": dict(self.renders),
+            "steady": dict(self.steady),
             "repeats": self.repeats.dump(),
             "in_vain": self.in_vain,
             "stopped": self.stopped,

@@ -33,6 +33,7 @@ from shoal.runtime._host import ChildRequest
 from shoal.runtime._lanes import sheltered
 from shoal.runtime._ledger import Ledger, ledger_of
 from shoal.runtime._limits import Limits
+from shoal.runtime._mcp import McpServer
 from shoal.runtime._orders import GivenTool, SpawnRequest, schema_of
 from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._pools import PoolStatistics
@@ -62,6 +63,7 @@ class Swarm:
         retry: How often a request is repeated.
         pools: Most requests in flight by provider's name, or by `provider:model`, and `tools`.
         clock: Time and randomness.
+        mcp: MCP servers whose tools runs may use; each is started or reached when a run needs it.
         services: Workers that live as long as the swarm, by name.
         beside: Workers that run beside the lanes and, like them, may fail without hurting a run, by name.
         scripts: Trusted functions in the place of scripts: by the path that a blueprint names, functions by name.
@@ -78,6 +80,7 @@ class Swarm:
         retry: RetryPolicy | None = None,
         pools: Mapping[str, int] | None = None,
         clock: Clock | None = None,
+        mcp: Sequence[McpServer] = (),
         services: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
         beside: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
         scripts: Mapping[str, Functions] | None = None,
@@ -89,6 +92,7 @@ class Swarm:
         self._retry = retry or RetryPolicy()
         self._pools = dict(pools or {})
         self._clock = clock or Clock()
+        self._mcp = tuple(mcp)
         self._services = dict(services or {})
         self._beside = dict(beside or {})
         self._scripts = dict(scripts or {})
@@ -116,12 +120,14 @@ class Swarm:
             self._retry,
             self._pools,
             self._scripts,
+            self._mcp,
         )
         self.journal.observers.extend(self._observers)
         lanes = [lane.tree for lane in hall.lanes.values()]
         workers = {**self._beside, "housekeeping": hall.keeper.serve}
         if self.journal.shared is not None:
             workers["commands"] = partial(serve_commands, hall)
+        services = {**self._services, **{f"mcp {each.server.name}": each.serve for each in hall.connections}}
         beside = [sheltered(name, Worker(name, serve)) for name, serve in workers.items()]
         side = Supervisor("side", children=[*beside, *lanes])
         root = Supervisor(
@@ -129,7 +135,7 @@ class Swarm:
             strategy="rest_for_one",
             children=(
                 Worker("journal", self.journal.serve),
-                Supervisor("services", children=[Worker(name, serve) for name, serve in self._services.items()]),
+                Supervisor("services", children=[Worker(name, serve) for name, serve in services.items()]),
                 side,
                 hall.runs,
             ),
@@ -339,7 +345,7 @@ class Swarm:
             return await self._begin(wanted, found)
 
     async def _begin(self, wanted: SpawnRequest, run_id: str) -> Run[Any]:
-        birth = self._birth(wanted, run_id)
+        birth = await self._birth(wanted, run_id)
         await self.hall.begin(birth)
         return Run(self, run_id, birth.program.blueprint.name, wanted.returns)
 
@@ -367,7 +373,7 @@ class Swarm:
                 if each.key is not None:
                     found = await held.enter_async_context(self.hall.keys.held(each.key, fresh))
                 if isinstance(found, str):
-                    births.append(self._birth(each, found))
+                    births.append(await self._birth(each, found))
                     found_id, name = found, births[-1].program.blueprint.name
                 else:
                     found_id, name = found.run_id, found.name
@@ -379,11 +385,11 @@ class Swarm:
         """Return *wanted* with what the front door knows of it besides."""
         return wanted
 
-    def _birth(self, request: SpawnRequest, run_id: str) -> Birth:
+    async def _birth(self, request: SpawnRequest, run_id: str) -> Birth:
         wanted = self._completed(request)
         hall, blueprint = self.hall, wanted.blueprint
         bundle = hall.adopt(blueprint) if isinstance(blueprint, Blueprint) else hall.bundle(blueprint)
-        program = hall.program(bundle, [as_tool(tool) for tool in wanted.tools])
+        program = await hall.program(bundle, [as_tool(tool) for tool in wanted.tools])
         depth = program.blueprint.max_child_depth
         return Birth(
             run_id,
@@ -487,7 +493,7 @@ class Swarm:
             spawned = next(self.journal.read(each.run_id)).payload
             programs[each.run_id] = hall.defined(str(getattr(spawned, "definition", "")), given)
             if isinstance(spawned, RunSpawned):
-                hall.check_functions(spawned)
+                hall.check_functions(spawned, given)
         # Children first: a parent that waits for one finds it at home.
         for each in reversed(asleep):
             await hall.take_up(each.run_id, programs[each.run_id], "restart")

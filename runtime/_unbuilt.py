@@ -45,7 +45,6 @@ def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
 
 def _stage(path: str, stage: Stage) -> Iterator[str]:
     used = {
-        "available_connectors": bool(stage.available_connectors),
         "supervision": stage.supervision != ChildSupervision(),
         "batch_tool_hint": bool(stage.batch_tool_hint),
         "shell_hint": bool(stage.shell_hint),

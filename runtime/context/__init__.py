@@ -62,6 +62,7 @@ from shoal.runtime.context._said import (
 from shoal.runtime.context._shelf import LoadPart, Shelf, nowhere
 from shoal.runtime.context._store import Item, RegionState
 from shoal.runtime.context._taking import said_by
+from shoal.runtime.context._told import declared_stable
 from shoal.runtime.context._window import Window
 from shoal.runtime.context.attribution import (
     OVERHEAD,
@@ -140,6 +141,7 @@ __all__ = [
     "cost_of",
     "cut_to",
     "declared",
+    "declared_stable",
     "destination",
     "estimate",
     "estimate_text",

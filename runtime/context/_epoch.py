@@ -143,14 +143,21 @@ class Epoch:
             if window.layout.regions[name].kind == "custom":  # what a script had rendered is not there on replay
                 told.digest = stood_for(said_in(window, name, text))
             said = (_message(amended, text),)
-        segment = Segment(name, said, amended.tokens, closed=True)
-        self.stream.append(segment)
-        self.chars += _chars(segment)
+        self._say(said, amended.tokens)
         if amended.form == "turn":
             self.turn.append(Part(name, amended.tokens, "tail", cacheable=False))
         else:
             _charge(self.parts, name, amended.tokens)
             self.amended += 0 if amended.form == "entries" else amended.tokens
+
+    def _say(self, said: tuple[Message, ...], tokens: int) -> None:
+        """Put *said* behind the stream, in one segment with what it follows: vendors look at what stands in front."""
+        last = self.stream.pop() if self.stream else None
+        before = () if last is None else last.messages
+        owner = CONVERSATION if last is None else last.owner
+        segment = Segment(owner, (*before, *said), tokens + (0 if last is None else last.tokens), closed=True)
+        self.stream.append(segment)
+        self.chars += sum([chars_of(message) for message in said])
 
     def sent(self, window: Window) -> None:
         """Take note that a request goes out: what the conversation holds by now was sent."""

@@ -16,11 +16,12 @@ from typing_extensions import override
 
 from shoal import runtime
 from shoal._environment import providers_from
+from shoal._granted import permissions_from
 from shoal._held import Held
 from shoal.errors import ConfigInvalid, JournalFailed
 from shoal.observability import Telemetry, current_traceparent, otlp, through
 from shoal.providers import Provider, RetryPolicy
-from shoal.runtime import Clock, Journal, Limits, Observer, Permissions, SpawnRequest, SqliteJournal
+from shoal.runtime import Clock, Journal, Limits, McpServer, Observer, Permissions, SpawnRequest, SqliteJournal
 from shoal.runtime.journal import BEAT_S, Durability, host_name
 from shoal.runtime.scripts import Functions
 
@@ -42,7 +43,7 @@ class Swarm(runtime.Swarm):
         durability: Of a file: `normal` survives the death of the process, `full` a power cut, `off` is for tests.
         observers: Each gets every event once it is durable.
         limits: What runs may do at most.
-        permissions: What the user allows.
+        permissions: What the user allows; `None` takes what the settings say.
         retry: How often a request is repeated.
         pools: Most requests in flight by provider's name, or by `provider:model`, and `tools`.
         clock: Time and randomness.
@@ -51,7 +52,7 @@ class Swarm(runtime.Swarm):
         scripts: Trusted functions in the place of scripts: by the path that a blueprint names, functions by name.
 
     Raises:
-        ConfigInvalid: The environment names a provider that cannot be had.
+        ConfigInvalid: The environment names a provider that cannot be had, or the settings are of no use.
     """
 
     __module__ = "shoal"
@@ -69,6 +70,7 @@ class Swarm(runtime.Swarm):
         retry: RetryPolicy | None = None,
         pools: Mapping[str, int] | None = None,
         clock: Clock | None = None,
+        mcp: Sequence[McpServer] = (),
         services: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
         beside: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
         scripts: Mapping[str, Functions] | None = None,
@@ -86,10 +88,11 @@ class Swarm(runtime.Swarm):
             given,
             observers,
             limits=limits,
-            permissions=permissions,
+            permissions=permissions_from() if permissions is None else permissions,
             retry=retry,
             pools=pools,
             clock=clock,
+            mcp=mcp,
             services=services,
             # Beside the lanes: a file that is locked for a while must not take the runs down with it.
             beside={

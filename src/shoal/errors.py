@@ -14,6 +14,7 @@
     │  ├─ RunNotFound              no such run in this journal
     │  ├─ RunEnded                 the run is over: it takes no message
     │  ├─ AnswerRefused            the run asks no such question, or takes no such answer
+    │  ├─ ConnectorFailed          an MCP server cannot be reached, or is not there
     │  ├─ OutputInvalid            its answer is not of the type that was asked for
     │  ├─ RunOwned                 another process hosts it
     │  ├─ JournalFailed            the journal cannot write (full disk, permissions)
@@ -168,6 +169,10 @@ class RunEnded(RunError):
 
 class AnswerRefused(RunError):
     """The run asks no such question, or the question takes no such answer."""
+
+
+class ConnectorFailed(RunError):
+    """An MCP server cannot be reached, or did not answer."""
 
 
 class OutputInvalid(RunError):

@@ -169,3 +169,10 @@ async def test_a_journal_in_memory_can_be_gone_on_with_earlier_too():
     journal.set_aside(run.run_id, 3)
     assert (journal.find(run.run_id).events, journal.find(run.run_id).status) == (2, "running")
     assert [event.seq for event in journal.read(run.run_id)] == [1, 2]
+
+
+@pytest.mark.parametrize("seq", [None, 1])
+async def test_damage_with_no_good_event_before_it_cannot_be_mended(seq: int | None):
+    async with swarm_of(plays()) as swarm:
+        with pytest.raises(JournalDamaged, match="torn"):
+            swarm.hall.mended("r", JournalDamaged("torn", run_id="r", seq=seq))

@@ -50,7 +50,6 @@ def test_a_key_of_the_blueprint_is_named(key: str, fields: dict[str, Any]):
 
 
 STAGE: list[tuple[str, dict[str, Any]]] = [
-    ("available_connectors", {"available_connectors": ("server",)}),
     ("supervision", {"supervision": ChildSupervision(restart="temporary")}),
     ("batch_tool_hint", {"batch_tool_hint": True}),
     ("shell_hint", {"shell_hint": True}),
@@ -68,10 +67,10 @@ def test_what_is_switched_off_is_obeyed():
 
 
 def test_everything_that_is_used_is_named_at_once_in_the_order_of_the_file():
-    stages = (Stage("one", batch_tool_hint=True), Stage("two", available_connectors=("x",)))
+    stages = (Stage("one", batch_tool_hint=True), Stage("two", shell_hint=True))
     made = replace(PLAIN, dynamic_tools=True, stages=stages)
     assert refused(made) == (
         "agent.dynamic_tools",
         "stages.one.batch_tool_hint",
-        "stages.two.available_connectors",
+        "stages.two.shell_hint",
     )

@@ -38,15 +38,12 @@ class Zygote:
         command = [sys.executable, victim.__file__]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def live(self, folder: Path, backend: str, death: Mapping[str, Any]) -> int:
+    def live(self, folder: Path, death: Mapping[str, Any], backend: str = "asyncio", durability: str = "normal") -> int:
         """Let one victim live in *folder*, and return how it ended: an exit status, or a signal below 0."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(
-            json.dumps({"folder": str(folder), "backend": backend, "death": death}),
-            file=self._process.stdin,
-            flush=True,
-        )
+        plan = {"folder": str(folder), "backend": backend, "durability": durability, "death": death}
+        print(json.dumps(plan), file=self._process.stdin, flush=True)
         return int(self._process.stdout.readline())
 
     def close(self) -> None:
@@ -75,7 +72,7 @@ def prepared(folder: Path) -> Path:
 def calm(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run that nobody disturbed."""
     folder = prepared(tmp_path_factory.mktemp("calm") / "run")
-    assert zygote.live(folder, "asyncio", {}) == 0
+    assert zygote.live(folder, {}) == 0
     assert sorted(called(folder)) == sorted(f"{step}-try0" for step in STEPS)
     return folder
 
@@ -205,14 +202,14 @@ def test_a_run_whose_process_is_killed_again_and_again_ends_as_if_it_had_not_bee
 
 def play(zygote: Zygote, folder: Path, random: Random, deaths: Sequence[Point], counts: Mapping[str, int]) -> int:
     """Let victims live in *folder* until one comes to an end, and return how many were killed."""
-    backend = random.choice(["asyncio", "trio"])
+    backend, durability = random.choice(["asyncio", "trio"]), random.choice(["normal", "normal", "full"])
     killed = 0
     for where, kind in (*deaths, ("", "")):
         death: dict[str, Any] = {"where": where, "kind": kind, "number": random.randint(1, counts.get(kind, 1))}
         if kind in STEPS:
             (folder / "work" / f"kill-{kind}").write_text(where)
             death = {}
-        ended = zygote.live(folder, backend, death)
+        ended = zygote.live(folder, death, backend, durability)
         said = folder / "said"
         assert ended in (0, -signal.SIGKILL), (deaths, said.read_text() if said.exists() else "")
         killed += ended != 0

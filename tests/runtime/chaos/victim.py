@@ -315,7 +315,7 @@ async def live(plan: Mapping[str, Any]) -> None:
     swarm = shoal.Swarm(
         [Watched("flaky", deaths, outside), Watched("steady", deaths, outside)],  # type: ignore[list-item]
         journal=folder / "runs.db",
-        durability=plan.get("durability", "normal"),
+        durability=plan["durability"],
         observers=[Acks(outside, deaths, post)],
         permissions=Permissions(launch={"shell": "allow"}),
         retry=RetryPolicy(attempts=2, blip_s=0.001),

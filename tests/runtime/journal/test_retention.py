@@ -15,7 +15,7 @@ from journalkit import NOW, append, changed, held_by_another, said, spawned
 from shoal.errors import DefinitionMissing, JournalFailed, JournalNewer
 from shoal.runtime import Event, SqliteJournal, SqliteReader
 from shoal.runtime.events import RunEnded, RunPaused
-from shoal.runtime.journal import prune
+from shoal.runtime.journal import _retention, prune
 
 DAY = 86_400.0
 
@@ -174,3 +174,28 @@ def test_a_journal_of_a_newer_version_is_left_alone(path: Path):
     changed(journal_of(path, begun("old"), ended("old", 1)), "UPDATE meta SET value = 99")
     with pytest.raises(JournalNewer):
         prune(path, before=NOW + 5 * DAY)
+
+
+def test_a_tree_that_cannot_be_deleted_whole_is_not_deleted_at_all(path: Path):
+    journal_of(path, begun("old"), ended("old", 1))
+    changed(path, "CREATE TRIGGER keep BEFORE DELETE ON runs BEGIN SELECT RAISE(ABORT, 'kept'); END")
+    with pytest.raises(JournalFailed, match="cannot be pruned: kept"):
+        prune(path, before=NOW + 5 * DAY)
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM events").fetchone() == (2,)
+
+
+def test_the_file_does_not_shrink_while_somebody_writes(path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("shoal.runtime.journal._file.BUSY_MS", 10)
+    journal_of(path, begun("old"), ended("old", 1))
+    forget = _retention._forget_definitions
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+
+        def forget_and_begin(db: sqlite3.Connection) -> int:
+            count = forget(db)
+            other.execute("BEGIN IMMEDIATE")
+            return count
+
+        monkeypatch.setattr(_retention, "_forget_definitions", forget_and_begin)
+        monkeypatch.setattr(_retention, "_forget_parts", lambda _db: 0)
+        assert not prune(path, before=NOW + 5 * DAY).shrunk
