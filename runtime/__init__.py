@@ -16,6 +16,7 @@ from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._pools import Pool, Pools, PoolStatistics
 from shoal.runtime._program import Program, recorded
 from shoal.runtime._state import RunState, fold
+from shoal.runtime._statistics import LaneStatistics, SwarmStatistics
 from shoal.runtime._swarm import Swarm
 from shoal.runtime._trees import Started, agent
 from shoal.runtime.context import PartStored
@@ -45,6 +46,7 @@ __all__ = [
     "Grants",
     "JobFailed",
     "Journal",
+    "LaneStatistics",
     "Ledger",
     "Limits",
     "McpServer",
@@ -70,6 +72,7 @@ __all__ = [
     "StageRow",
     "Started",
     "Swarm",
+    "SwarmStatistics",
     "Tally",
     "Tool",
     "ToolResult",

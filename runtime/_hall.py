@@ -7,6 +7,7 @@ knows where each run stands.
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Generic, TypeVar, final
 
 import anyio
 
-from shoal.actors import ChildSpec, DynamicSupervisor
+from shoal.actors import ChildSpec, DynamicSupervisor, SupervisionEvent
 from shoal.blueprints import Blueprint, ModelSettings, load, resolve
 from shoal.errors import (
     ChildNotFound,
@@ -132,6 +133,8 @@ class Hall:
             self, self.runs, self.standings, self._house_again, self._abandon, self._stop_at_budget, self.load
         )
         self.purses = Purses(journal, clock, self._state_of, self.keeper.reach)
+        self.restarts: Counter[str] = Counter()
+        """How often supervisors restarted something, by the supervisor's path."""
         self._crashes: dict[str, str] = {}
         self._ready: _Recent[tuple[object, ...], tuple[object, Program]] = _Recent()
         self._files: dict[tuple[object, ...], Bundle] = {}
@@ -369,6 +372,11 @@ class Hall:
     def crash_of(self, run_id: str) -> str | None:
         """Return what the last life of a run crashed with, once; `None` where it did not."""
         return self._crashes.pop(run_id, None)
+
+    def supervised(self, event: SupervisionEvent) -> None:
+        """Take note of what a supervisor did."""
+        if event.kind == "restarting":
+            self.restarts[event.supervisor] += 1
 
     # --- where runs stand (Home)
 

@@ -18,7 +18,7 @@ from shoal.runtime._guard import Question, Sending, fitting
 from shoal.runtime._hooks import before_inference, seen
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
-from shoal.runtime._measure import count_with, framing
+from shoal.runtime._measure import count_with
 from shoal.runtime._parts import made_by_model
 from shoal.runtime._routed_parts import route_parts, vetted_parts
 from shoal.runtime._scripting import draft_of, frees, kept_renders, vetted
@@ -91,7 +91,9 @@ async def _answer(live: Live, question: Question | None) -> tuple[InferenceCompl
             return None
         made = await made_by_model(live, completed.reply.parts)
         seqs = tuple([live.keep(part) for part in made])
-        payload = completion(completed, purpose, started, serving, sending.prompt.parts, framing(sending.prompt), seqs)
+        payload = completion(
+            completed, purpose, started, serving, sending.prompt.parts, sending.prompt.framing_tokens, seqs
+        )
         for account in accounts:
             account.spend(payload)
         return payload, completed

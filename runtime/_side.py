@@ -20,13 +20,14 @@ from shoal.runtime._budget import Worst
 from shoal.runtime._host import Serving
 from shoal.runtime._lanes import Job, JobFailed
 from shoal.runtime._live import Live
-from shoal.runtime._measure import FRAMING_TOKENS, Size, measure
+from shoal.runtime._measure import Size, measure
 from shoal.runtime._parts import with_parts
 from shoal.runtime._scripting import vetted_blocks
 from shoal.runtime._seeds import in_text, resolve_seeds
 from shoal.runtime._sources import repeatable, sources_of
 from shoal.runtime.context import (
     CONVERSATION,
+    FRAMING_TOKENS,
     NOTHING_SAID,
     OVERHEAD,
     Draft,

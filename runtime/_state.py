@@ -327,6 +327,8 @@ class RunState:
         self.usage = Usage()
         self.cost: Decimal | None = Decimal(0)
         self.calibration: dict[str, Calibration] = {}
+        self.tokenizer: str | None = None
+        """Who counted what was written last, where that was no estimate."""
         self.epoch: Epoch | None = None
         """What was sent to the stage's model, where that binds its thinking to it; `None` for any other model."""
         self.epochs = 0
@@ -378,6 +380,11 @@ class RunState:
     def now_calibration(self) -> Calibration:
         """How estimates for the current model are corrected."""
         return self.calibrated(self.serving[1])
+
+    def costs(self, prompt: Prompt) -> int:
+        """Return what *prompt* costs on the stage's model: its estimate, corrected by what earlier requests cost."""
+        regions = prompt.tokens - prompt.tools.tokens
+        return self.now_calibration.corrected(regions, prompt.tools.tokens + prompt.framing_tokens)
 
     def calibrated(self, model: str) -> Calibration:
         """Return how estimates for *model* are corrected."""
@@ -485,6 +492,8 @@ class RunState:
         if self.epoch is not None and written.replaces:
             self.epoch.note(self.view, written)
         edges = self._edges_in(written)
+        if written.counted != "estimate":
+            self.tokenizer = written.counted
         self.view.apply(written, event.seq, event.at, message)
         if self.epoch is not None and edges != self._edges_in(written):
             self.epoch.moved("masking")
@@ -855,7 +864,7 @@ class RunState:
             "flags": dict(self.flags),
             "usage": self.usage,
             "cost": self.cost,
-            "calibration": dict(self.calibration),
+            "calibration": (dict(self.calibration), self.tokenizer),
             "epoch": (self.epochs, None if self.epoch is None else self.epoch.dump(self.view)),
             "renders": dict(self.renders),
             "steady": dict(self.steady),

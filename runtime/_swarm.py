@@ -4,7 +4,8 @@ swarm            rest_for_one: a lost journal restarts all that stands on it
 ├─ journal
 ├─ services      one_for_one
 ├─ side          one_for_one: each lane, each under a supervisor that never fails upward
-└─ runs          dynamic
+├─ runs          dynamic
+└─ revival       brings back what of the runs went down with what they stand on
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from shoal.runtime._limits import Limits
 from shoal.runtime._mcp import McpServer
 from shoal.runtime._orders import GivenTool, SpawnRequest, schema_of
 from shoal.runtime._people import Question, asked_below, questions_of
-from shoal.runtime._pools import PoolStatistics
 from shoal.runtime._program import Program
 from shoal.runtime._spawn import Birth
 from shoal.runtime._state import RunState
+from shoal.runtime._statistics import SwarmStatistics, statistics_of
 from shoal.runtime._trees import HALL, Started
 from shoal.runtime.events import BudgetGiven, RunSpawned
 from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow
@@ -47,6 +48,9 @@ from shoal.runtime.scripts import Functions
 from shoal.runtime.tools import Permissions, as_tool
 
 T = TypeVar("T")
+
+MOST_JITTER = 0.25
+"""Share of a wait between attempts that is added to it at most, unless a swarm is given a policy of its own."""
 
 
 class Swarm:
@@ -60,7 +64,7 @@ class Swarm:
         observers: Each gets every event once it is durable.
         limits: What runs may do at most.
         permissions: What the user allows.
-        retry: How often a request is repeated.
+        retry: How often a request is repeated; `None` for a policy that adds up to a quarter to each wait, at random.
         pools: Most requests in flight by provider's name, or by `provider:model`, and `tools`.
         clock: Time and randomness.
         mcp: MCP servers whose tools runs may use; each is started or reached when a run needs it.
@@ -89,9 +93,10 @@ class Swarm:
         self._observers = tuple(observers)
         self._limits = limits or Limits()
         self._permissions = permissions or Permissions()
-        self._retry = retry or RetryPolicy()
-        self._pools = dict(pools or {})
         self._clock = clock or Clock()
+        # Runs that one failure hit together come back one by one.
+        self._retry = retry or RetryPolicy(jitter=lambda: self._clock.random.uniform(0.0, MOST_JITTER))
+        self._pools = dict(pools or {})
         self._mcp = tuple(mcp)
         self._services = dict(services or {})
         self._beside = dict(beside or {})
@@ -138,6 +143,8 @@ class Swarm:
                 Supervisor("services", children=[Worker(name, serve) for name, serve in services.items()]),
                 side,
                 hall.runs,
+                # Transient, so that it is over at once, and begins again whenever what stands above it does.
+                ChildSpec("revival", partial(self._revive, hall), restart="transient"),
             ),
         )
         self._stack.push_async_callback(self._close_providers)
@@ -146,7 +153,7 @@ class Swarm:
         # Children of trees that users start find their swarm by it: the tasks of the root run in this context.
         token = HALL.set(hall)
         try:
-            await self._stack.enter_async_context(running(root))
+            await self._stack.enter_async_context(running(root, observer=hall.supervised))
         finally:
             HALL.reset(token)
         self._hall, self._root, self._side, self._trees, self._gave_up = hall, root, side, [], None
@@ -208,9 +215,15 @@ class Swarm:
         trees = all(started.healthy for started in self._trees)
         return trees and self.journal.healthy and hall.servants.healthy
 
-    def statistics(self) -> Mapping[str, PoolStatistics]:
-        """Return how busy each pool is, by name: providers, models that have a limit of their own, and `tools`."""
-        return self.hall.pools.statistics()
+    def statistics(self) -> SwarmStatistics:
+        """Return how busy the swarm is: runs by agent and state, pools (also `tools`), lanes, restarts."""
+        return statistics_of(self.hall)
+
+    def budget_of(self, run_id: str, region: str) -> int | None:
+        """Return the budget of a region of a run that lives here, in tokens; `None` where that is not known."""
+        live = None if self._hall is None else self._hall.live.get(run_id)
+        held = None if live is None else live.state.view.states.get(region)
+        return None if held is None else held.limits.budget
 
     async def start(self, tree: Supervisor | DynamicSupervisor, *, critical: bool = True) -> Started:
         """Start a tree of agents and workers beside the runs; returns when all of it is up.
@@ -228,6 +241,15 @@ class Swarm:
         self._trees.append(started)
         await runs.start_child(ChildSpec(f"watch {tree.name}", started.watch, restart="temporary"))
         return started
+
+    async def _revive(self, hall: Hall) -> None:
+        """Bring back the runs and trees that went down because something below them was lost; none at the begin."""
+        hall.keeper.bring_back()
+        for started in self._trees:
+            tree = started.tree
+            if tree.status == "down":
+                await hall.runs.start_child(ChildSpec(tree.name, tree, restart="temporary"))
+                await hall.runs.start_child(ChildSpec(f"watch {tree.name}", started.watch, restart="temporary"))
 
     def _tree_over(self, started: Started, gave_up: RestartsExhausted | None) -> None:
         if gave_up is None:

@@ -5,7 +5,7 @@ starts at `Window.plan_write`, and only `Window.apply` changes it.
 """
 
 from shoal.runtime.context._amend import Ways, plan_prompt, planned_tokens
-from shoal.runtime.context._assemble import TOOLS, Part, Prompt, assemble
+from shoal.runtime.context._assemble import FRAMING_TOKENS, TOOLS, Part, Prompt, assemble
 from shoal.runtime.context._budget import Limits, resolve
 from shoal.runtime.context._calibration import Calibration
 from shoal.runtime.context._calls import REGION_HOOKS, Hook, ScriptCall, Value
@@ -78,6 +78,7 @@ __all__ = [
     "ACCEPTED",
     "CONVERSATION",
     "FINAL_OUTPUT",
+    "FRAMING_TOKENS",
     "INSTRUCTIONS",
     "NOTHING_SAID",
     "OPERATIONS",

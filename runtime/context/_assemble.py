@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 TOOLS = "tools"
 """Owner of the tool schemas in an attribution."""
 
+FRAMING_TOKENS = 3
+"""Estimate of what frames one message."""
+
 Section: TypeAlias = Literal["tools", "system", "parts", "messages", "tail"]
 
 
@@ -68,6 +71,11 @@ class Prompt(msgspec.Struct, frozen=True, eq=False):
     tokens: int
     chars: int
     parts: tuple[Part, ...]
+
+    @property
+    def framing_tokens(self) -> int:
+        """Estimate of what frames the messages; it is in no part."""
+        return FRAMING_TOKENS * sum([len(segment.messages) for segment in self.messages])
 
     def explain(self, breakpoints: Sequence[Breakpoint] = ()) -> Sequence[Mapping[str, object]]:
         """Return one row a part, in order: block, owner, tokens, offset, cacheable or not, why, and its breakpoint.

@@ -261,6 +261,16 @@ async def test_waiting_through_a_pause_is_possible():
 # --- retries and failover
 
 
+async def test_runs_that_one_failure_hit_together_come_back_one_by_one():
+    provider = scripted(*[ProviderUnavailable("gone")] * 4, *["hello"] * 4)
+    async with swarm_of(provider) as swarm:
+        runs = [await swarm.spawn(PLAIN, task="x") for _ in range(4)]
+        for run in runs:
+            await run.result()
+        delays = [p.delay_s for run in runs for p in payloads(events_of(swarm, run), "InferenceRetried")]
+    assert len(delays) == len(set(delays)) == 4
+
+
 async def test_attempts_that_are_repeated_are_journaled_with_their_delay():
     provider = scripted(ProviderUnavailable("gone"), "hello")
     async with swarm_of(provider, retry=RetryPolicy(blip_s=2.0)) as swarm:

@@ -33,6 +33,8 @@ COMMANDS = {
     "blobs": "List the stored parts of a run, or write one out.",
     "trace": "Export the spans of a tree of runs.",
     "new": "Write a blueprint to begin with.",
+    "export": "Write a tree of runs to a file, for another machine.",
+    "import": "Take over a tree of runs that another machine exported.",
     "prune": "Delete old runs from the journal, and let its file shrink.",
     "validate": "Check a blueprint.",
     "library": "List the bundled blueprints.",

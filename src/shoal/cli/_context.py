@@ -124,7 +124,8 @@ def _plain(state: RunState, prompt: Prompt, breakpoints: Sequence[Breakpoint]) -
         "provider": provider,
         "model": model,
         "window_tokens": window_tokens,
-        "approx_tokens": prompt.tokens,
+        "approx_tokens": state.costs(prompt),
+        "counted": _counted(state),
         "approx_context_chars": prompt.chars,
         "prompt_digest": _request(state, prompt).digest.hex(),
         "tools": [_tool(spec) for spec in prompt.tools.specs],
@@ -139,7 +140,7 @@ def _plain(state: RunState, prompt: Prompt, breakpoints: Sequence[Breakpoint]) -
             {
                 "region": name,
                 "kind": view.states[name].region.kind,
-                "tokens": view.states[name].charged,
+                "tokens": view.fill()[name][0],
                 "budget_tokens": view.states[name].limits.budget,
                 "entries": view.states[name].entries,
             }
@@ -182,6 +183,7 @@ def _explain(state: RunState, prompt: Prompt, breakpoints: Sequence[Breakpoint])
         right=("tokens", "offset"),
     )
     say("", _marked(breakpoints), "")
+    fill = state.view.fill()
     states = [(name, state.view.states[name]) for name in state.view.layout.regions]
     print_table(
         ("region", "kind", "tokens", "budget", "fill", "entries"),
@@ -189,9 +191,9 @@ def _explain(state: RunState, prompt: Prompt, breakpoints: Sequence[Breakpoint])
             (
                 line(name),
                 held.region.kind,
-                str(held.charged),
+                str(fill[name][0]),
                 str(held.limits.budget),
-                f"{held.charged / max(1, held.limits.budget):.0%}",
+                f"{fill[name][0] / max(1, held.limits.budget):.0%}",
                 str(held.entries),
             )
             for name, held in states
@@ -212,8 +214,26 @@ def _head(state: RunState, prompt: Prompt) -> str:
     provider, model, window = state.serving
     return (
         f"run {state.run_id} at event {state.seq}, stage {line(state.stage.name)} on {provider}:{model}: "
-        f"about {prompt.tokens} of {window} tokens"
+        f"about {state.costs(prompt)} of {window} tokens ({_how(state)})"
     )
+
+
+def _counted(state: RunState) -> dict[str, Any]:
+    """Return how the numbers of tokens come about."""
+    known = state.now_calibration
+    return {
+        "how": "estimate" if state.tokenizer is None else state.tokenizer,
+        "ratio": round(known.ratio, 4),
+        "measurements": known.seen,
+    }
+
+
+def _how(state: RunState) -> str:
+    """Return how the number of tokens came about, for people."""
+    said = _counted(state)
+    if not said["measurements"]:
+        return f"{said['how']}, not measured yet"
+    return f"{said['how']}, corrected by {said['ratio']:.2f} after {said['measurements']} measurements"
 
 
 def _show(state: RunState, prompt: Prompt) -> None:

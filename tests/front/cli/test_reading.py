@@ -183,6 +183,19 @@ def test_the_context_names_its_parts_and_regions(shell: Shell, digested: str):
     assert shown["tools"][0]["name"] == "submit_output"
 
 
+def test_the_context_says_how_its_tokens_were_counted(shell: Shell, digested: str):
+    shown = shell("context", digested, "--json").json
+    assert shown["counted"]["how"] == "estimate"
+    assert shown["counted"]["measurements"] > 0
+    assert f"about {shown['approx_tokens']} of " in shell("context", digested).out
+    assert "tokens (estimate, corrected by " in shell("context", digested).out
+
+
+def test_the_context_of_a_run_that_was_never_billed_is_an_estimate(shell: Shell, digested: str, readings: Any):
+    first = next(event for event in readings(digested) if event.kind == "InferenceStarted")
+    assert "(estimate, not measured yet)" in shell("context", digested, "--at", str(first.seq)).out
+
+
 def test_the_context_can_be_read(shell: Shell, digested: str):
     said = shell("context", digested).out
     assert "[system] task" in said
