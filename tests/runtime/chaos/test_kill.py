@@ -25,7 +25,7 @@ BATCHES = 6
 QUICK, NIGHTLY = 5, 50
 """Kills in one batch."""
 MOST_DEATHS = 3
-STEPS = ("first", "second", "third", "itema", "itemb", "itemc", "last")
+STEPS = ("first", "second", "third", "itema", "itemb", "itemc", "last", "now", "beside")
 
 Point = tuple[str, str]
 """Where a process dies, and at what kind of thing: an event's kind, a request's purpose, or a step of the shell."""
@@ -62,6 +62,8 @@ def prepared(folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     work = folder / "work"
     work.mkdir(parents=True)
+    (folder / "helper").mkdir()
+    (folder / "helper" / "blueprint.toml").write_text(victim.HELPER)
     (work / "act.sh").write_text(victim.ACT)
     (work / "calls.log").touch()
     (work / "draft.txt").write_text("none yet\n")
@@ -107,7 +109,7 @@ def world(folder: Path) -> dict[str, Any]:
     for row in reader.runs():
         events = list(reader.read(row.run_id))
         spawned, ended = events[0].payload, events[-1].payload
-        runs[str(spawned.item)] = {  # type: ignore[union-attr]
+        runs[f"{spawned.item} {spawned.task}"] = {  # type: ignore[union-attr]
             "status": row.status,
             "reason": ended.reason,  # type: ignore[union-attr]
             "stages": [event.payload.stage for event in events if event.kind == "StageEntered"],  # type: ignore[union-attr]
@@ -150,7 +152,7 @@ def answered_by(event: Event) -> tuple[str, str, tuple[int | str, ...]] | None:
         "LaneCompleted": ("job",),
         "LaneDegraded": ("job",),
         "ChildEnded": ("child",),
-        "ChildSpawned": ("item",),
+        "ChildSpawned": ("source", "index", "item"),
         "MessageReceived": ("text",),
         "OutputSubmitted": ("stage",),
         "RunEnded": (),

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import tempfile
 from contextlib import closing
 from pathlib import Path
 
 import anyio
 import msgspec
 import pytest
+from anyvalue import of
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from journalkit import NOW, append, changed, held_by_another, said, spawned
 
 from shoal.errors import DefinitionMissing, JournalFailed, JournalNewer
 from shoal.runtime import Event, SqliteJournal, SqliteReader
 from shoal.runtime.events import RunEnded, RunPaused
 from shoal.runtime.journal import _retention, prune
+from shoal.runtime.journal._references import RENDERING
 
 DAY = 86_400.0
 
@@ -107,6 +112,24 @@ def test_definitions_stay_while_a_run_may_refer_to_any_of_them(path: Path):
     changed(path, "UPDATE events SET payload = x'00' WHERE seq = 1 AND run = 2")
     pruned = prune(path, before=NOW + 5 * DAY)
     assert (pruned.runs, pruned.definitions) == (1, 0)
+
+
+@pytest.mark.parametrize("kind", RENDERING, ids=lambda kind: kind.__name__)
+@settings(max_examples=5)
+@given(data=st.data())
+def test_what_scripts_rendered_stays_as_long_as_a_run_shows_it(kind: type, data: st.DataObject):
+    payload = msgspec.structs.replace(data.draw(of(kind)), renders=(("a", "shown"),))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "runs.db"
+        with closing(SqliteJournal(path)) as journal:
+            journal.define("shown", b"shown")
+            journal.define("gone", b"gone")
+        journal_of(path, begun("new"), Event("new", 2, NOW, payload))
+        prune(path, before=NOW + 5 * DAY)
+        with closing(SqliteReader(path)) as reader:
+            assert reader.definition("shown") == b"shown"
+            with pytest.raises(DefinitionMissing):
+                reader.definition("gone")
 
 
 def test_what_was_set_aside_of_a_run_goes_with_it(path: Path):
