@@ -201,7 +201,7 @@ class RunActor(Actor):
                 self._mended = False
                 await self._home.cancel_strays(live.state)
             while True:
-                if live.state.questions:
+                if live.state.questions or live.state.timers:
                     expire(live)
                 action = decide(live.state, self._host.limits)
                 if not isinstance(action, Wait) and await perform(live, action):
