@@ -4,7 +4,8 @@ swarm            rest_for_one: a lost journal restarts all that stands on it
 ├─ journal
 ├─ services      one_for_one
 ├─ side          one_for_one: each lane, each under a supervisor that never fails upward
-└─ runs          dynamic
+├─ runs          dynamic
+└─ revival       brings back what of the runs went down with what they stand on
 """
 
 from __future__ import annotations
@@ -142,6 +143,8 @@ class Swarm:
                 Supervisor("services", children=[Worker(name, serve) for name, serve in services.items()]),
                 side,
                 hall.runs,
+                # Transient, so that it is over at once, and begins again whenever what stands above it does.
+                ChildSpec("revival", partial(self._revive, hall), restart="transient"),
             ),
         )
         self._stack.push_async_callback(self._close_providers)
@@ -238,6 +241,15 @@ class Swarm:
         self._trees.append(started)
         await runs.start_child(ChildSpec(f"watch {tree.name}", started.watch, restart="temporary"))
         return started
+
+    async def _revive(self, hall: Hall) -> None:
+        """Bring back the runs and trees that went down because something below them was lost; none at the begin."""
+        hall.keeper.bring_back()
+        for started in self._trees:
+            tree = started.tree
+            if tree.status == "down":
+                await hall.runs.start_child(ChildSpec(tree.name, tree, restart="temporary"))
+                await hall.runs.start_child(ChildSpec(f"watch {tree.name}", started.watch, restart="temporary"))
 
     def _tree_over(self, started: Started, gave_up: RestartsExhausted | None) -> None:
         if gave_up is None:

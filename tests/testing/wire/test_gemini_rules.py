@@ -206,6 +206,8 @@ LEGAL: list[tuple[str, dict[str, Any]]] = [
     (OLD, ask(**tools(function("a.b:c-d_E", parametersJsonSchema={"$ref": "#/$defs/x", "$defs": {"x": {}}})))),
     (OLD, ask(**tools(function(parameters={"type": "object", "properties": {"x": {"type": "string"}}})))),
     (OLD, ask(**tools(function(response=SUBSET)), **calling(mode="NONE"))),
+    (OLD, ask(**tools(function(parameters=SUBSET | {"properties": {"x": {"enum": ["a"]},
+                                                                   "y": {"type": "string", "enum": ["b"]}}})))),
     (OLD, ask(temperature=2, topP=0, topK=3, maxOutputTokens=65_536, stopSequences=list("abcde"), seed=1)),
     (OLD, ask(responseMimeType="application/json", responseSchema=SUBSET)),
     (OLD, ask(thinkingConfig={"thinkingBudget": 0, "includeThoughts": True})),
