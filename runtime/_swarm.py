@@ -486,12 +486,15 @@ class Swarm:
         events = (event for row in self.journal.runs(root=root) for event in self.journal.read(row.run_id))
         return ledger_of(events)
 
-    async def resume_tree(self, run_id: str, *, tools: Sequence[GivenTool] = ()) -> Run:
+    async def resume_tree(
+        self, run_id: str, *, tools: Sequence[GivenTool] = (), budget: BudgetGiven | None = None
+    ) -> Run:
         """Take up a run of the journal that was interrupted or is paused, with everything of its tree that is not over.
 
         Args:
             run_id: The run; the whole tree it belongs to is taken up.
             tools: The functions that it was given as tools.
+            budget: Limits of the run in place of those that it has, where it is paused; `None` leaves them.
 
         Raises:
             RunNotFound: The journal holds no such run.
@@ -520,12 +523,13 @@ class Swarm:
         for each in reversed(asleep):
             await hall.take_up(each.run_id, programs[each.run_id], "restart")
         ended = {each.run_id for each in self.journal.runs(root=row.root) if each.ended}
-        for each in open_rows:
+        # The run itself first: its limits change as it goes on.
+        for each in sorted(open_rows, key=lambda each: each.run_id != row.run_id):
             if each.parent in ended and not each.detached:  # the process died before it was told
                 with suppress(RunIsOver):
                     await self.cancel(each.run_id, "its parent ended")
             elif each.status == "paused":
-                await self.resume(each.run_id)
+                await self.resume(each.run_id, budget=budget if each.run_id == row.run_id else None)
         return Run(self, row.run_id, row.name)
 
     async def fork(self, run_id: str, *, at: int | None = None, tools: Sequence[GivenTool] = ()) -> Run:
