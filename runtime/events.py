@@ -256,6 +256,28 @@ class OutputSubmitted(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 @final
+class TimerSet(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The run is to be given a message at a time.
+
+    Args:
+        due_at: When, in unix seconds.
+        text: The message.
+        region: The region that takes it; `None` for the conversation.
+    """
+
+    due_at: float
+    text: Text
+    region: str | None = None
+
+
+@final
+class TimerFired(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The time of a timer has come. *timer* is the seq of its `TimerSet`; its message is the event behind this one."""
+
+    timer: int
+
+
+@final
 class StageEntered(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A visit of a stage began.
 
@@ -729,6 +751,8 @@ Payload: TypeAlias = (
     | ChildSpawned
     | ChildEnded
     | OutputSubmitted
+    | TimerSet
+    | TimerFired
     | StageEntered
     | StageLeft
     | TransitionChosen
@@ -780,6 +804,8 @@ NUMBERS: Mapping[type[Payload], int] = {
     ChildSpawned: 10,
     ChildEnded: 11,
     OutputSubmitted: 12,
+    TimerSet: 13,
+    TimerFired: 14,
     # 13 TimerSet, 14 TimerFired, 15 FactsRecorded, 16 MemoryLoaded
     StageEntered: 20,
     StageLeft: 21,

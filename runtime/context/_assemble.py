@@ -266,7 +266,7 @@ def _show(state: RegionState, theme: Theme, intake: Intake) -> _Shown:
         parts = tuple(Part(name, block.tokens, "tail", cacheable=False) for block in made.blocks)
     else:
         parts = tuple([Part(name, block.tokens, cacheable=block.cacheable) for block in made.blocks])
-    if scripted:
+    if scripted or state.view is not None:
         messages = sum([segment.tokens for segment in made.segments])
         block_chars = sum([size(text)[0] for block in made.blocks for text in block.texts])
         message_chars = sum([chars_of(m) for segment in made.segments for m in segment.messages])

@@ -231,9 +231,17 @@ def person_at(*, attended: bool | None, as_json: bool) -> Person:
     """Return who is asked, where `--attended` or `--unattended` was said, or neither (`None`)."""
     if attended is False:
         return "nobody"
-    if not as_json and sys.stdin.isatty() and is_terminal():
+    if not as_json and sys.stdin.isatty() and is_terminal() and _in_front():
         return "here"
     return "elsewhere" if attended else "nobody"
+
+
+def _in_front() -> bool:
+    """Say whether what is typed at the terminal is meant for this process: a job in the background must not read it."""
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except OSError:
+        return True  # the terminal has no jobs
 
 
 @final

@@ -96,7 +96,7 @@ def test_a_key_in_the_environment_is_mentioned_in_the_last_line_only(
     said = digest(shell, pages)
     *others, last = said.out.splitlines()
     assert last.startswith("OPENAI_API_KEY is set and was not used")
-    assert "SHOAL_PROVIDER=compatible" in last
+    assert "SHOAL_PROVIDER=openai" in last
     assert "sk-not" not in said.out + said.err
     assert not any("OPENAI_API_KEY" in line for line in others)
 
