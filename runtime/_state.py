@@ -353,6 +353,8 @@ class RunState:
         """Why a hook stopped the run; `None` where none did."""
         self.hooks_at_end: dict[str, HookRan] = {}
         """What the hooks of the run's end decided, by hook: each is asked once."""
+        self.crashes: list[float] = []
+        """When its actor crashed, in unix seconds."""
         self._recent: dict[int, Payload] = {}
         """Events whose text an entry may still refer to."""
 
@@ -836,6 +838,7 @@ class RunState:
 
     def on_restart(self, event: Event, payload: RunRestarted) -> None:
         self.restarts.append((event.seq, payload.error))
+        self.crashes.append(event.at)
 
     def on_end(self, event: Event, payload: RunEnded) -> None:
         self.phase, self.ended = "ended", payload
