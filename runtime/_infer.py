@@ -151,7 +151,7 @@ async def _asked(live: Live, sending: Sending, purpose: Purpose) -> tuple[Comple
 async def _failed(live: Live, serving: Serving, purpose: Purpose, started: int, error: ProviderError) -> None:
     name = type(error).__name__
     live.emit(failed(purpose, started, error))
-    if name == "ContextOverflow":
+    if isinstance(error, ContextOverflow):
         return  # another provider's window is another stage's business: the stage's own edge decides
     following = _next_candidate(live, serving)
     if following is not None:

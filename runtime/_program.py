@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
@@ -40,6 +40,7 @@ class StageProgram:
         model: Who serves it and how it is called: its own word, else the blueprint's; `None` for the host's default.
         stages_ahead: A stage that may follow, at once or later, offers the same tools to the same model.
         output: What its answer has to look like.
+        allowed: Of *offered*, the tools that it may call, by name; `None` for all of them.
     """
 
     stage: Stage
@@ -53,6 +54,7 @@ class StageProgram:
     model: ModelSettings | None = None
     stages_ahead: bool = False
     output: OutputSpec = field(default_factory=OutputSpec)
+    allowed: tuple[str, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -109,6 +111,9 @@ class Program:
             stage.name: _stage(blueprint, stage, position, known, for_all, theme, broken)
             for position, stage in enumerate(blueprint.stages)
         }
+        if blueprint.tool_list == "run":
+            whole = offer(_tools_of(stages.values()))
+            stages = {name: _restricted(stage, whole) for name, stage in stages.items()}
         self.stages: Mapping[str, StageProgram] = _looking_ahead(stages)
         self._seen: dict[tuple[str, bool, OutputAsked], StageProgram] = {}
         self._shared: dict[Text, Text] = {}
@@ -142,11 +147,18 @@ class Program:
         key = (stage, unattended, asked)
         known = self._seen.get(key)
         if known is None:
-            whole = self.stages[stage]
-            if asked != NOTHING_ASKED:
-                whole = _answering(whole, merged(self.blueprint.output, whole.stage.output, asked))
-            known = self._seen[key] = _left_alone(whole) if unattended else whole
+            known = self._own(stage, unattended=unattended, asked=asked)
+            if self.blueprint.tool_list == "run":
+                every = [self._own(name, unattended=unattended, asked=asked) for name in self.stages]
+                known = _restricted(known, offer(_tools_of(every)))
+            self._seen[key] = known
         return known
+
+    def _own(self, stage: str, *, unattended: bool, asked: OutputAsked) -> StageProgram:
+        whole = self.stages[stage]
+        if asked != NOTHING_ASKED:
+            whole = _answering(whole, merged(self.blueprint.output, whole.stage.output, asked))
+        return _left_alone(whole) if unattended else whole
 
     @property
     def tool_scripts(self) -> Sequence[Script]:
@@ -333,6 +345,19 @@ def _left_alone(program: StageProgram) -> StageProgram:
     needed = {tool_name(name) for name in program.stage.required_tools}
     tools = {name: t for name, t in program.tools.items() if not t.effects.asks_human or name in needed}
     return program if len(tools) == len(program.tools) else replace(program, tools=tools, offered=offer(tools))
+
+
+def _tools_of(stages: Iterable[StageProgram]) -> Mapping[str, Tool]:
+    """Return the tools of *stages*, in whose requests all of them stand; of two of one name the first stage's."""
+    tools: dict[str, Tool] = {}
+    for stage in stages:
+        tools = {**stage.tools, **tools}
+    return tools
+
+
+def _restricted(program: StageProgram, offered: ToolSet) -> StageProgram:
+    """Return *program* with all of *offered* in its requests, of which it may call its own."""
+    return replace(program, offered=offered, allowed=tuple(sorted(program.tools)))
 
 
 def offer(tools: Mapping[str, Tool]) -> ToolSet:

@@ -26,6 +26,7 @@ from shoal.runtime.context import (
     WHOLE,
     Calibration,
     ContextCompacted,
+    Edges,
     EntriesEvicted,
     EntriesReleased,
     EntryWritten,
@@ -79,6 +80,8 @@ from shoal.runtime.events import (
     RunTitled,
     StageEntered,
     StageLeft,
+    TimerFired,
+    TimerSet,
     TokensMeasured,
     ToolCallCompleted,
     ToolCallStarted,
@@ -108,6 +111,7 @@ class Turn:
         "answered",
         "answers",
         "asked",
+        "brought",
         "calls",
         "reply",
         "results",
@@ -128,6 +132,8 @@ class Turn:
         """Seq of each result, by call."""
         self.answered: set[int] = set()
         """Calls whose result stands in the conversation."""
+        self.brought: set[int] = set()
+        """Sources of what was written since."""
         self.asked: dict[int, int] = {}
         """Seq of the question that a call waits for, by call."""
         self.answers: dict[int, QuestionAnswered] = {}
@@ -314,6 +320,8 @@ class RunState:
         self.jobs: dict[int, Job] = {}
         self.questions: dict[int, QuestionAsked] = {}
         """Questions that wait for a person, by seq."""
+        self.timers: dict[int, TimerSet] = {}
+        """Timers that have not fired, by seq."""
         self.grants: dict[str, set[str]] = {}
         """What was granted: keys by stage; those of the whole run under the empty name."""
         self.output: Text | None = None
@@ -342,10 +350,14 @@ class RunState:
         """Seq and error of each restart since the run last got on."""
         self.repeats = Repeats(program.blueprint.repetition)
         """What was called since the run last got on."""
+        self.in_vain = -1
+        """How many turns the conversation had when compacting it gained nothing; -1 where it never did."""
         self.stopped: str | None = None
         """Why a hook stopped the run; `None` where none did."""
         self.hooks_at_end: dict[str, HookRan] = {}
         """What the hooks of the run's end decided, by hook: each is asked once."""
+        self.crashes: list[float] = []
+        """When its actor crashed, in unix seconds."""
         self._recent: dict[int, Payload] = {}
         """Events whose text an entry may still refer to."""
 
@@ -391,6 +403,8 @@ class RunState:
     def next_due(self) -> float | None:
         """When the next thing that the run waits for falls due, in unix seconds; `None` for nothing."""
         due = [asked.expires_at for asked in self.questions.values() if asked.expires_at is not None]
+        if self.phase == "running":
+            due += [timer.due_at for timer in self.timers.values()]
         return min(due, default=None)
 
     def prompt(self) -> Prompt:
@@ -488,15 +502,28 @@ class RunState:
                 message = Message("user", () if written.text is None else (written.text,), blobs=blobs)
         if self.epoch is not None and written.replaces:
             self.epoch.note(self.view, written)
+        edges = self._edges_in(written)
         if written.counted != "estimate":
             self.tokenizer = written.counted
         self.view.apply(written, event.seq, event.at, message)
+        if self.epoch is not None and edges != self._edges_in(written):
+            self.epoch.moved("masking")
         if self.inbox:
             self.inbox = [(seq, mail) for seq, mail in self.inbox if seq != written.source]
         if self.visit is not None and self.visit.points:
             self._hear(written.source)
+        if self.turn is not None:
+            self.turn.brought.add(written.source)
         if written.kind == "tool_result" and self.turn is not None:
             self.turn.answered.add(next(i for i, call in enumerate(self.turn.calls) if call.call_id == message.call_id))
+
+    def _edges_in(self, written: EntryWritten) -> tuple[int, int]:
+        """Return where the view of the conversation changes, where *written* is a turn of it."""
+        state = self.view.states[CONVERSATION]
+        if self.epoch is None or state.view is None or written.kind != "assistant_turn":
+            return (0, 0)
+        edges: Edges = state.view.edges(state)
+        return edges.masked, edges.forgotten
 
     def _hear(self, source: int) -> None:
         """Take note that what a person said at an interaction point stands in the window."""
@@ -523,7 +550,10 @@ class RunState:
         if self.window is None:
             self.window = Window(layout, payload.window_tokens, payload.intake, self.shelf)
         else:
-            self.window.enter(layout, payload.window_tokens, payload.intake)
+            since = event.seq if layout.fresh else 0
+            if self.epoch is not None and (since, layout.knobs) != (self.window.since, self.window.layout.knobs):
+                self.epoch.moved("masking")
+            self.window.enter(layout, payload.window_tokens, payload.intake, since=since)
         self._serve(payload.provider, payload.model, payload.window_tokens)
         self.window.ratio = self.now_calibration.ratio
         self.visits[payload.stage] = payload.visit
@@ -574,6 +604,11 @@ class RunState:
 
     def on_started(self, event: Event, payload: InferenceStarted) -> None:
         if self.epoch is not None and payload.purpose in ("stage", "routing"):
+            if (
+                payload.purpose == "stage"
+                and self.epoch.prompt(self.view).digest_on(payload.model) != payload.prompt_digest
+            ):
+                self.epoch.differs()
             self.epoch.sent(self.view)
         if payload.purpose in ("stage", "routing"):
             self.renders = dict(payload.renders)
@@ -715,6 +750,12 @@ class RunState:
             self.turn.asked[payload.index] = event.seq
             self.turn.answers.pop(payload.index, None)
 
+    def on_timer(self, event: Event, payload: TimerSet) -> None:
+        self.timers[event.seq] = payload
+
+    def on_fire(self, event: Event, payload: TimerFired) -> None:
+        self.timers.pop(payload.timer, None)
+
     def on_answer(self, event: Event, payload: QuestionAnswered) -> None:
         asked = self.questions.pop(payload.question)
         self._recent[event.seq] = payload
@@ -763,6 +804,9 @@ class RunState:
 
     def on_job_ended(self, event: Event, payload: LaneCompleted | LaneDegraded) -> None:
         job = self.jobs.pop(payload.job, None)
+        if isinstance(payload, LaneDegraded) and payload.reason == "not_smaller" and payload.region == CONVERSATION:
+            state = self.view.states[CONVERSATION]
+            self.in_vain = 0 if state.view is None else state.view.edges(state).turns
         if job is not None and payload.lane == "refresh" and self.visit is not None:
             self.visit.refreshed.add(job.started.region)
 
@@ -799,10 +843,12 @@ class RunState:
 
     def on_restart(self, event: Event, payload: RunRestarted) -> None:
         self.restarts.append((event.seq, payload.error))
+        self.crashes.append(event.at)
 
     def on_end(self, event: Event, payload: RunEnded) -> None:
         self.phase, self.ended = "ended", payload
         self.questions.clear()
+        self.timers.clear()
 
     def on_part(self, event: Event, payload: PartStored) -> None:
         self.shelf.keep(event.seq, payload)
@@ -834,6 +880,7 @@ class RunState:
             "turn": None if turn is None else {name: getattr(turn, name) for name in Turn.__slots__},
             "routing": self.routing,
             "failure": (self.failure, self.left_error),
+            "timers": {seq: (timer.due_at, str(timer.text), timer.region) for seq, timer in self.timers.items()},
             "inbox": list(self.inbox),
             "children": dict(self.children),
             "jobs": dict(self.jobs),
@@ -849,6 +896,7 @@ class RunState:
             "renders": dict(self.renders),
             "steady": dict(self.steady),
             "repeats": self.repeats.dump(),
+            "in_vain": self.in_vain,
             "stopped": self.stopped,
             "hooks_at_end": dict(self.hooks_at_end),
             "restarts": list(self.restarts),
@@ -894,6 +942,8 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     ToolCallCompleted: RunState.on_call_completed,
     MessageReceived: RunState.on_receive,
     QuestionAsked: RunState.on_ask,
+    TimerSet: RunState.on_timer,
+    TimerFired: RunState.on_fire,
     QuestionAnswered: RunState.on_answer,
     GrantGiven: RunState.on_grant,
     LaneStarted: RunState.on_job_started,

@@ -43,6 +43,7 @@ from shoal.runtime.context._layout import (
     names_of,
     prompt_of,
 )
+from shoal.runtime.context._observe import Edges, Knobs, View
 from shoal.runtime.context._operations import OPERATIONS, operate
 from shoal.runtime.context._plan import Order, Plan
 from shoal.runtime.context._plan_custom import NOTHING_SAID, Said
@@ -94,6 +95,7 @@ __all__ = [
     "ContextCompacted",
     "Destination",
     "Draft",
+    "Edges",
     "EntriesEvicted",
     "EntriesReleased",
     "Entry",
@@ -104,6 +106,7 @@ __all__ = [
     "Hook",
     "Item",
     "ItemChanged",
+    "Knobs",
     "Layout",
     "LayoutChanged",
     "Limits",
@@ -130,6 +133,7 @@ __all__ = [
     "Shelf",
     "Theme",
     "Value",
+    "View",
     "Ways",
     "Window",
     "Wrote",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, final
 
 import msgspec
 
-from shoal.providers import NO_TOOLS, Blob, Block, Intake, Message, Segment, Text, ToolSet, Volatility
+from shoal.providers import NO_TOOLS, Blob, Block, Intake, Message, Request, Segment, Text, ToolSet, Volatility
 from shoal.runtime.context._drawn import drawn
 from shoal.runtime.context._entry import chars_of, estimate_text, size
 from shoal.runtime.context._render import BLANK_LINE, Theme
@@ -71,6 +71,10 @@ class Prompt(msgspec.Struct, frozen=True, eq=False):
     tokens: int
     chars: int
     parts: tuple[Part, ...]
+
+    def digest_on(self, model: str) -> str:
+        """Return what stands for the bytes of a request that shows it to *model*, hex."""
+        return Request(model, self.system, self.messages, self.tail, self.tools).digest.hex()
 
     @property
     def framing_tokens(self) -> int:
@@ -262,7 +266,7 @@ def _show(state: RegionState, theme: Theme, intake: Intake) -> _Shown:
         parts = tuple(Part(name, block.tokens, "tail", cacheable=False) for block in made.blocks)
     else:
         parts = tuple([Part(name, block.tokens, cacheable=block.cacheable) for block in made.blocks])
-    if scripted:
+    if scripted or state.view is not None:
         messages = sum([segment.tokens for segment in made.segments])
         block_chars = sum([size(text)[0] for block in made.blocks for text in block.texts])
         message_chars = sum([chars_of(m) for segment in made.segments for m in segment.messages])

@@ -26,7 +26,7 @@ from shoal.runtime.context._changes import (
     RegionReset,
     SeedRefreshed,
 )
-from shoal.runtime.context._entry import Entry, chars_of
+from shoal.runtime.context._entry import Entry, chars_of, estimate
 from shoal.runtime.context._layout import CONVERSATION
 from shoal.runtime.context._store import SEGMENT_CHARS, SEGMENT_MESSAGES, RegionState
 from shoal.runtime.context._told import said_in, sections, stood_for, told_of
@@ -126,6 +126,10 @@ class Epoch:
 
     def _break(self, reason: EpochReason) -> None:
         self.broken = self.broken or reason
+
+    def differs(self) -> None:
+        """Take note that this is not what was sent: the journal was written by a version that rendered otherwise."""
+        self._break("replay")
 
     def amend(self, window: Window, amended: PromptAmended) -> None:
         """Put *amended* behind everything that the conversation holds by now."""
@@ -246,17 +250,28 @@ class Epoch:
 
     def _add_silenced(self, state: RegionState) -> None:
         """Put the conversation into the stream, without the thinking that stands behind an edit."""
+        if state.view is not None:
+            state.view.edges(state)
         for chunk in state.chunks:
-            entries = [entry for group in chunk.groups for entry in group.entries]
-            said = tuple([self._silenced(entry) for entry in entries])
-            self._add((Segment(CONVERSATION, said, chunk.tokens, closed=True),))
-            self.chars += chunk.chars
+            if state.view is None:
+                shown_entries = [(entry, entry.message) for group in chunk.groups for entry in group.entries]
+            else:
+                shown_entries = [pair for group in chunk.groups for pair in state.view.said(group)]
+            said = tuple([self._silenced(entry, message) for entry, message in shown_entries])
+            tokens = chunk.tokens if state.view is None else sum([estimate(message) for message in said])
+            if said:
+                self._add((Segment(CONVERSATION, said, tokens, closed=True),))
+                self.chars += chunk.chars if state.view is None else sum([chars_of(message) for message in said])
         self.taken = state.next_id
 
-    def _silenced(self, entry: Entry) -> Message:
-        if entry.message.state is None or not self.is_silent(entry.entry_id):
-            return entry.message
-        return msgspec.structs.replace(entry.message, state=None)
+    def _silenced(self, entry: Entry, message: Message) -> Message:
+        if message.state is None or not self.is_silent(entry.entry_id):
+            return message
+        return msgspec.structs.replace(message, state=None)
+
+    def moved(self, reason: EpochReason) -> None:
+        """Take note that what was sent of the conversation is seen otherwise from now on."""
+        self._break(reason)
 
     def _add(self, segments: Sequence[Segment]) -> None:
         for segment in segments:

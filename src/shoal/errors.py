@@ -29,6 +29,7 @@
     │  ├─ ProviderRefused          it would be refused again unchanged
     │  ├─ ProviderSetup            credits, key, permission: a person must act
     │  ├─ ContextOverflow          prompt and reply do not fit the window
+    │  │  └─ HardCapExceeded       a request has more characters than a stage may send
     │  ├─ PartialReply             the stream was cut and the retry budget is spent
     │  └─ OfflinePolicyMissing     the embedded provider cannot finish this blueprint
     ├─ MailboxError              the other actor
@@ -307,6 +308,10 @@ class ContextOverflow(ProviderError):
         self.prompt_tokens = prompt_tokens
         self.reply_tokens = reply_tokens
         self.window_tokens = window_tokens
+
+
+class HardCapExceeded(ContextOverflow):
+    """A request has more characters than its stage's `hard_cap_chars`, whatever was masked and compacted."""
 
 
 class PartialReply(ProviderError):

@@ -10,10 +10,7 @@ import pytest
 from shoal.blueprints import (
     Blueprint,
     BlueprintTransform,
-    ChildSupervision,
-    Observations,
     Stage,
-    StageContext,
     TransformMapping,
 )
 from shoal.errors import NotBuiltYet
@@ -35,14 +32,12 @@ def test_a_blueprint_that_asks_for_nothing_special_is_not_refused():
 
 
 WHOLE: list[tuple[str, dict[str, Any]]] = [
-    ("context.observations", {"observations": Observations(profile="coding")}),
     ("components.use", {"components": ("facts",)}),
     (
         "transforms.mappings.transform",
         {"transforms": (BlueprintTransform("a", "b", (TransformMapping("x", "y", "summarize"),)),)},
     ),
     ("agent.dynamic_tools", {"dynamic_tools": True}),
-    ("agent.tool_list", {"tool_list": "run"}),
     ("agent.batch_tool_hint", {"batch_tool_hint": True}),
     ("agent.shell_hint", {"shell_hint": True}),
 ]
@@ -54,9 +49,6 @@ def test_a_key_of_the_blueprint_is_named(key: str, fields: dict[str, Any]):
 
 
 STAGE: list[tuple[str, dict[str, Any]]] = [
-    ("context.mode", {"context": StageContext(mode="fresh")}),
-    ("context.observations", {"context": StageContext(observations=Observations())}),
-    ("supervision", {"supervision": ChildSupervision(restart="temporary")}),
     ("batch_tool_hint", {"batch_tool_hint": True}),
     ("shell_hint", {"shell_hint": True}),
 ]

@@ -24,6 +24,7 @@ COMMANDS = {
     "cancel": "End a run and all below it.",
     "ps": "List live and recent runs.",
     "runs": "List runs by what they used.",
+    "top": "Watch runs, live.",
     "tree": "Show who spawned whom, and what each used.",
     "result": "Print what a run submitted.",
     "stages": "Show what each stage of a run used.",

@@ -421,8 +421,8 @@ class WindowMachine(RuleBasedStateMachine):
         changes: list[Any] = []
         for row in self.at.journal[self.done :]:
             match row:
-                case ("enter", name, tokens, intake):
-                    self.mirror.enter(self.at.layouts[name], tokens, intake)
+                case ("enter", name, tokens, intake, since):
+                    self.mirror.enter(self.at.layouts[name], tokens, intake, since=since)
                     changes.append(None)
                 case ("ratio", ratio):
                     self.mirror.ratio = ratio

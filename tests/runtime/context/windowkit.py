@@ -87,6 +87,7 @@ class Held:
         window_tokens: The model's window.
         stages: The stages; it is in the first.
         scripts: What stands in for the scripts of custom regions: functions by hook, by region.
+        more: Further fields of the blueprint.
         intake: What the model takes beside text.
     """
 
@@ -97,8 +98,9 @@ class Held:
         stages: Sequence[Stage] = (stage(),),
         scripts: Mapping[str, Mapping[str, Callable[[Any], Any]]] = {},
         intake: Intake = TEXT_ONLY,
+        **more: Any,
     ) -> None:
-        self.layouts = {layout.stage: layout for layout in layouts(*stages, regions=regions)}
+        self.layouts = {layout.stage: layout for layout in layouts(*stages, regions=regions, **more)}
         self.bytes: dict[str, bytes] = {}
         self.window = Window(
             self.layouts[stages[0].name], window_tokens, intake, Shelf(lambda digest: self.bytes[digest])
@@ -297,8 +299,10 @@ class Held:
         changes = self.window.plan_layout(self.layouts[stage_name], "model", tokens, frees=freed)
         self.change((change, None) for change in changes)
         taken = self.window.intake if intake is None else intake
-        self.window.enter(self.layouts[stage_name], tokens, taken)
-        self.journal.append(("enter", stage_name, tokens, taken))
+        self.seq += 1
+        since = self.seq if self.layouts[stage_name].fresh else 0
+        self.window.enter(self.layouts[stage_name], tokens, taken, since=since)
+        self.journal.append(("enter", stage_name, tokens, taken, since))
         return changes
 
     def send(self, ways: Ways = WAYS, *, tools: ToolSet | None = None, most_tokens: int | None = None) -> Prompt:
@@ -392,8 +396,8 @@ class Held:
         tools = NO_TOOLS
         for row in self.journal:
             match row:
-                case ("enter", name, tokens, intake):
-                    again.enter(self.layouts[name], tokens, intake)
+                case ("enter", name, tokens, intake, since):
+                    again.enter(self.layouts[name], tokens, intake, since=since)
                 case ("ratio", ratio):
                     again.ratio = ratio
                 case ("listed", region):
