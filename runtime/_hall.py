@@ -16,7 +16,7 @@ from typing import Generic, TypeVar, final
 import anyio
 
 from shoal.actors import ChildSpec, DynamicSupervisor, SupervisionEvent
-from shoal.blueprints import Blueprint, ModelSettings, load, resolve
+from shoal.blueprints import Blueprint, ChildSupervision, ModelSettings, load, resolve
 from shoal.errors import (
     ChildNotFound,
     DefinitionMissing,
@@ -53,7 +53,7 @@ from shoal.runtime._spawn import Birth, conceive, give_birth
 from shoal.runtime._standings import Standing, Standings
 from shoal.runtime._state import RunState
 from shoal.runtime._transforms import as_seeds, carried
-from shoal.runtime.events import BudgetReached, ChildEnded, ChildSpawned, Lane, RunSpawned
+from shoal.runtime.events import BudgetReached, ChildEnded, ChildSpawned, Lane, RestartRule, RunSpawned
 from shoal.runtime.journal import Journal
 from shoal.runtime.scripts import MARK, Functions, Sandbox
 from shoal.runtime.tools import Permissions, Shell, Tool
@@ -79,6 +79,11 @@ class _Recent(Generic[_K, _V]):
         if len(self._values) > _READY:
             del self._values[next(iter(self._values))]
         return value
+
+
+_WITHIN_S = 5.0
+"""Window of a child's restart budget where its stage names none: OTP's default."""
+_FOR_EVER_S = 1e12
 
 
 @final
@@ -501,6 +506,7 @@ class Hall:
             output_instructions=wanted.output_instructions,
             carried=carried_over,
             budgets=() if wanted.detached else made.budgets,
+            restarts=_rule_of(live.state.stage.stage.supervision) if wanted.source else None,
         )
         spawned = ChildSpawned(
             run_id,
@@ -609,3 +615,12 @@ class Hall:
 
 def _called(blueprint: str | Path | Blueprint) -> str:
     return blueprint.name if isinstance(blueprint, Blueprint) else str(blueprint)
+
+
+def _rule_of(supervision: ChildSupervision) -> RestartRule | None:
+    """Return how often the children of a stage may crash; one that is over is never started again."""
+    if supervision.restart == "temporary":
+        return RestartRule(0, _FOR_EVER_S)
+    if supervision.max_restarts is None:
+        return None
+    return RestartRule(supervision.max_restarts, supervision.within_s or _WITHIN_S)
