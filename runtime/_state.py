@@ -599,6 +599,11 @@ class RunState:
 
     def on_started(self, event: Event, payload: InferenceStarted) -> None:
         if self.epoch is not None and payload.purpose in ("stage", "routing"):
+            if (
+                payload.purpose == "stage"
+                and self.epoch.prompt(self.view).digest_on(payload.model) != payload.prompt_digest
+            ):
+                self.epoch.differs()
             self.epoch.sent(self.view)
         if payload.purpose in ("stage", "routing"):
             self.renders = dict(payload.renders)

@@ -127,6 +127,10 @@ class Epoch:
     def _break(self, reason: EpochReason) -> None:
         self.broken = self.broken or reason
 
+    def differs(self) -> None:
+        """Take note that this is not what was sent: the journal was written by a version that rendered otherwise."""
+        self._break("replay")
+
     def amend(self, window: Window, amended: PromptAmended) -> None:
         """Put *amended* behind everything that the conversation holds by now."""
         self.take(window)
