@@ -84,7 +84,7 @@ async def test_a_message_from_another_process_is_in_the_next_request(tmp_path: P
 async def test_a_message_from_another_process_brings_its_parts(tmp_path: Path):
     async with two(tmp_path / "runs.db", scripted(Say("one", delay_s=5), "two"), TWO) as (host, run, other):
         await other.send(run.run_id, "look", parts=[Attachment(b"GIF89a\x01\x00\x02\x00", "dot.gif")])
-        assert [(part.name, part.width, part.height) for part in run.parts()] == [("dot.gif", 1, 2)]
+        assert [(part.name, part.width_px, part.height_px) for part in run.parts()] == [("dot.gif", 1, 2)]
         assert await host.part(run.run_id, "dot.gif") == b"GIF89a\x01\x00\x02\x00"
         await run.result()
 
