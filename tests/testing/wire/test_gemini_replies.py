@@ -99,6 +99,7 @@ def test_only_the_last_event_says_why_it_stopped_and_what_it_cost():
 def test_every_event_names_the_model_and_the_reply():
     events = stream(FULL).events
     assert len({(event["modelVersion"], event["responseId"]) for event in events}) == 1
+    assert {event["candidates"][0]["index"] for event in events} == {0}
 
 
 def test_a_stream_that_is_no_stream_of_events_is_a_list():
