@@ -144,15 +144,20 @@ def _value(figures: Figures, keys: Sequence[str], path: str) -> str | Decimal | 
     for depth, key in enumerate(keys):
         if not isinstance(place, Mapping):
             raise ConfigInvalid(f"`{path}` is no figure: `{'.'.join(keys[:depth])}` holds nothing further")
-        if key not in place:
+        inside = cast("Mapping[str, Any]", place)
+        if key not in inside:
             if depth and keys[depth - 1] in ("region", "stage"):
                 return None
-            known = ", ".join(f"`{name}`" for name in place)
-            raise ConfigInvalid(f"`{path}` is no figure: there is no {key!r}; there are {known}")
-        place = place[key]
+            raise ConfigInvalid(f"`{path}` is no figure: there is no {key!r}; there are {_listed(inside)}")
+        place = inside[key]
     if isinstance(place, Mapping):
-        raise ConfigInvalid(f"`{path}` holds several figures; name one: {', '.join(f'`{name}`' for name in place)}")
+        listed = _listed(cast("Mapping[str, Any]", place))
+        raise ConfigInvalid(f"`{path}` holds several figures; name one: {listed}")
     return cast("str | Decimal | int | None", place)
+
+
+def _listed(figures: Mapping[str, Any]) -> str:
+    return ", ".join(f"`{name}`" for name in figures)
 
 
 def _plain(word: str) -> str:
