@@ -237,8 +237,9 @@ class ToolRouting:
     """Which region takes which tool's results.
 
     Args:
-        default_region: For tools without a rule; `None` leaves results in the conversation.
-        persist: False sends results to a region `scratch` where there is one.
+        default_region: For tools without a rule; `None` is `tool_results` where a layout declares that, and leaves
+            results in the conversation otherwise.
+        persist: False sends what *default_region* and no rule claims to `scratch`, where the stage has that.
         max_result_tokens: Ceiling for tools without one of their own.
         overrides: Rules by tool name; aliases match.
         max_result_tokens_per_tool: Ceilings by tool name.

@@ -136,7 +136,7 @@ class _Routes:
 
 @final
 class _RoutingRecord(Record):
-    """The routing of a stage. The other runtime routes what no rule names; here that stays in the conversation."""
+    """The routing of a stage. The other runtime routes what no rule names even where no layout declares a place."""
 
     def complete(self, found: dict[str, object], table: Mapping[str, object], path: Path, report: Report) -> None:
         if report.peer:

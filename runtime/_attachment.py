@@ -75,7 +75,9 @@ def attachment(given: object) -> Attachment | None:
     """Return *given* as an attachment; `None` where it is neither bytes nor one."""
     if isinstance(given, Attachment):
         return given
-    return Attachment(bytes(given)) if isinstance(given, bytes | bytearray | memoryview) else None
+    if isinstance(given, bytes | bytearray):
+        return Attachment(bytes(given))
+    return Attachment(given.tobytes()) if isinstance(given, memoryview) else None
 
 
 def attachments(given: Iterable[Attachable]) -> tuple[Attachment, ...]:

@@ -257,7 +257,7 @@ async def write_results(live: Live) -> None:
 def _place(live: Live, turn: Turn, index: int) -> Destination:
     """Return where a result goes; an error, which the model has to read where it called, stays there."""
     result = turn.results[index]
-    place = destination(live.state.stage.stage.tool_routing, turn.calls[index].name)
+    place = destination(live.state.stage.layout, live.state.stage.stage.tool_routing, turn.calls[index].name)
     nothing = not (result.text or result.parts)
     kept = result.is_error or nothing or place.region not in live.state.view.states
     return Destination(CONVERSATION, place.most_tokens) if kept else place

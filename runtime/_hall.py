@@ -6,6 +6,7 @@ knows where each run stands.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
@@ -43,6 +44,7 @@ from shoal.runtime._pools import Pools
 from shoal.runtime._program import Program, recorded
 from shoal.runtime._run import RunActor
 from shoal.runtime._script_tools import signature
+from shoal.runtime._seed_files import OWN_FOLDER
 from shoal.runtime._seeds import callers_of
 from shoal.runtime._serving import Servants
 from shoal.runtime._spawn import Birth, conceive, give_birth
@@ -51,7 +53,7 @@ from shoal.runtime._state import RunState
 from shoal.runtime._transforms import as_seeds, carried
 from shoal.runtime.events import BudgetReached, ChildEnded, ChildSpawned, Lane, RunSpawned
 from shoal.runtime.journal import Journal
-from shoal.runtime.scripts import Sandbox
+from shoal.runtime.scripts import MARK, Functions, Sandbox
 from shoal.runtime.tools import Permissions, Shell, Tool
 
 Watcher = Callable[[TextDelta], None]
@@ -89,6 +91,7 @@ class Hall:
         permissions: What the user allows.
         retry: How often a request is repeated.
         pools: Limits of pools by name.
+        scripts: Functions of the program in the place of scripts, by the path that a blueprint names.
     """
 
     def __init__(
@@ -100,6 +103,7 @@ class Hall:
         permissions: Permissions,
         retry: RetryPolicy,
         pools: Mapping[str, int],
+        scripts: Mapping[str, Functions] | None = None,
     ) -> None:
         self.journal = journal
         self.clock = clock
@@ -117,7 +121,7 @@ class Hall:
             permissions.grants.allow_env_vars,
             _threads.limiter(limits.commands),
         )
-        self.sandbox = Sandbox(limits.scripts, threads=self.threads)
+        self.sandbox = Sandbox(limits.scripts, threads=self.threads, trusted=scripts)
         self.standings = Standings()
         self.keys = Keys(journal, clock)
         self.keeper = Keeper(
@@ -227,6 +231,26 @@ class Hall:
             listed = ", ".join(f"`{name}`" for name in missing)
             raise DefinitionMissing(f"this run has the functions {listed} as tools; give them again with `tools=[…]`")
         return Program(bundle, [at_hand[str(tool["name"])] for tool in given])
+
+    def check_functions(self, spawned: RunSpawned) -> None:
+        """See that the functions that stand in the place of a run's scripts are here; a changed one is named.
+
+        Raises:
+            DefinitionMissing: One is not; it is named.
+        """
+        for path, digest in spawned.scripts:
+            kept = self.journal.definition(digest).decode()
+            if not kept.startswith(MARK):
+                continue
+            name = path.removeprefix(OWN_FOLDER)
+            here = self.sandbox.trusted(name)
+            if here is None:
+                raise DefinitionMissing(
+                    f"this run has functions in the place of the script {name!r}; give them again with `scripts={{…}}`"
+                )
+            if here.digest != digest:
+                said = f"the functions in the place of the script {name!r} are not what they were when the run began"
+                warnings.warn(said, RuntimeWarning, stacklevel=3)
 
     # --- births
 
@@ -365,7 +389,7 @@ class Hall:
 
     def left(self, live: Live, crash: str | None) -> None:
         """Take note that a life of a run is over."""
-        self.keeper.left(live)
+        self.keeper.left(live, stopped=crash is None)
         if live.state.ended is not None:
             self.purses.forget(live)
         if crash is not None:

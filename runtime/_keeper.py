@@ -87,13 +87,16 @@ class Keeper:
         if self._dozing:
             self._bell.set()
 
-    def left(self, live: Live) -> None:
-        """Take note that a life of a run is over."""
+    def left(self, live: Live, *, stopped: bool = False) -> None:
+        """Take note that a life of a run is over; *stopped* where whoever ran it did not crash and lets go of it."""
+        let_go = live.state.ended is not None
         if self.live.get(live.run_id) is live:
             del self.live[live.run_id]
             del self._wakes[live.run_id]
+            # Nothing here would ever bring it back: whoever kept it in memory was to.
+            let_go = let_go or (stopped and live.run_id in self._stays)
             self._stays.discard(live.run_id)
-        if live.state.ended is not None:
+        if let_go:
             self.made_of.pop(live.run_id, None)
 
     def wake(self, run_id: str) -> None:

@@ -10,12 +10,13 @@ import anyio
 from shoal.providers import Message
 from shoal.runtime._attachment import Prepared, named
 from shoal.runtime._host import Host, Serving
+from shoal.runtime._seed_files import OWN_FOLDER
 from shoal.runtime._state import RunState
 from shoal.runtime._tooling import context_of
 from shoal.runtime.context import NOTHING_SAID, Change, Draft, PartStored, Rendering, Said, ScriptCall
 from shoal.runtime.context import Plan as WritePlan
 from shoal.runtime.events import Event, LaneStarted, Payload
-from shoal.runtime.scripts import Script
+from shoal.runtime.scripts import MARK, Script
 from shoal.runtime.tools import ToolContext
 
 if TYPE_CHECKING:
@@ -112,7 +113,8 @@ class Live:
         if known is None:
             digest = next((digest for name, digest in self.state.made_by.scripts if name == path), "")
             source = self.host.journal.definition(digest).decode()
-            known = self.scripts[path] = Script(path, source)
+            at_hand = self.host.sandbox.trusted(path.removeprefix(OWN_FOLDER)) if source.startswith(MARK) else None
+            known = self.scripts[path] = at_hand or Script(path, source)
         return known
 
     # --- writing

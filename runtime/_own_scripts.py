@@ -82,7 +82,7 @@ async def own_scripts(blueprint: Blueprint, sandbox: Sandbox, threads: anyio.Cap
         return {}
 
     def read() -> dict[str, Script]:
-        return {own_path(use.path): read_script(blueprint, use) for use in uses}
+        return {own_path(use.path): sandbox.trusted(use.path) or read_script(blueprint, use) for use in uses}
 
     scripts = await anyio.to_thread.run_sync(read, limiter=threads)
     for use in uses:

@@ -18,6 +18,7 @@ from shoal.runtime._attachment import Given
 from shoal.runtime._host import Host
 from shoal.runtime._live import Live
 from shoal.runtime._program import Program
+from shoal.runtime._seed_files import OWN_FOLDER
 from shoal.runtime._seeds import CallTool, RunCommand, RunScript, SeedFailed, Sources
 from shoal.runtime.events import RunSpawned
 from shoal.runtime.scripts import Plain, Script, ScriptError
@@ -91,11 +92,17 @@ def sources(
         _commands(host, program, context, moment.stage, in_fan_out=made.item is not None),
         _scripts(host, context.run_id, caller, moment),
         context.also,
-        scripts or {},
+        {**_in_code(host), **(scripts or {})},
         at_spawn=scripts is None,
         given=given or {},
         part_bytes=host.limits.part_bytes,
     )
+
+
+def _in_code(host: Host) -> Mapping[str, Script]:
+    """Return the functions of the program that stand in the place of scripts, by the paths that a seed may write."""
+    known = host.sandbox.every_trusted
+    return {**known, **{f"{OWN_FOLDER}{path}": script for path, script in known.items()}}
 
 
 def sources_of(live: Live, job_id: int) -> Sources:
@@ -104,7 +111,7 @@ def sources_of(live: Live, job_id: int) -> Sources:
     visit = state.visit
     assert visit is not None  # a job belongs to a visit
     made = state.made_by
-    scripts = {path: Script(path, live.host.journal.definition(digest).decode()) for path, digest in made.scripts}
+    scripts = {path: live.script(path) for path, _ in made.scripts}
     moment = Moment(state.stage.stage, visit.number, live.host.clock.unix(), job_id)
     return sources(live.host, state.program, live.context, made, moment, scripts)
 

@@ -40,8 +40,9 @@ from shoal.runtime._program import Program
 from shoal.runtime._spawn import Birth
 from shoal.runtime._state import RunState
 from shoal.runtime._trees import HALL, Started
-from shoal.runtime.events import BudgetGiven
+from shoal.runtime.events import BudgetGiven, RunSpawned
 from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow
+from shoal.runtime.scripts import Functions
 from shoal.runtime.tools import Permissions, as_tool
 
 T = TypeVar("T")
@@ -63,6 +64,7 @@ class Swarm:
         clock: Time and randomness.
         services: Workers that live as long as the swarm, by name.
         beside: Workers that run beside the lanes and, like them, may fail without hurting a run, by name.
+        scripts: Trusted functions in the place of scripts: by the path that a blueprint names, functions by name.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Swarm:
         clock: Clock | None = None,
         services: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
         beside: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
+        scripts: Mapping[str, Functions] | None = None,
     ) -> None:
         self._providers = tuple(providers)
         self._observers = tuple(observers)
@@ -88,6 +91,7 @@ class Swarm:
         self._clock = clock or Clock()
         self._services = dict(services or {})
         self._beside = dict(beside or {})
+        self._scripts = dict(scripts or {})
         self.journal: Journal = journal or MemoryJournal()
         self._stack = AsyncExitStack()
         self._hall: Hall | None = None
@@ -104,7 +108,14 @@ class Swarm:
 
     async def __aenter__(self) -> Self:
         hall = Hall(
-            self._providers, self.journal, self._clock, self._limits, self._permissions, self._retry, self._pools
+            self._providers,
+            self.journal,
+            self._clock,
+            self._limits,
+            self._permissions,
+            self._retry,
+            self._pools,
+            self._scripts,
         )
         self.journal.observers.extend(self._observers)
         lanes = [lane.tree for lane in hall.lanes.values()]
@@ -205,17 +216,20 @@ class Swarm:
         Raises:
             StartFailed: A child did not come up; those before it were stopped.
         """
-        started = Started(tree, critical=critical, gave_up=self._tree_gave_up)
         runs = self.hall.runs
+        started = Started(tree, critical=critical, runs=runs, over=self._tree_over)
         await runs.start_child(ChildSpec(tree.name, tree, restart="temporary"))
         self._trees.append(started)
         await runs.start_child(ChildSpec(f"watch {tree.name}", started.watch, restart="temporary"))
         return started
 
-    def _tree_gave_up(self, error: RestartsExhausted) -> None:
-        self._gave_up = error
-        if self._body is not None:
-            self._body.cancel()
+    def _tree_over(self, started: Started, gave_up: RestartsExhausted | None) -> None:
+        if gave_up is None:
+            self._trees.remove(started)  # one that gave up stays, so that the swarm is not taken for healthy
+        elif started.critical:
+            self._gave_up = gave_up
+            if self._body is not None:
+                self._body.cancel()
 
     # --- runs
 
@@ -472,6 +486,8 @@ class Swarm:
         for each in asleep:
             spawned = next(self.journal.read(each.run_id)).payload
             programs[each.run_id] = hall.defined(str(getattr(spawned, "definition", "")), given)
+            if isinstance(spawned, RunSpawned):
+                hall.check_functions(spawned)
         # Children first: a parent that waits for one finds it at home.
         for each in reversed(asleep):
             await hall.take_up(each.run_id, programs[each.run_id], "restart")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal, final
 
 from shoal.actors import ChildSpec, DynamicSupervisor, Reason, Supervisor
 from shoal.blueprints import Blueprint
-from shoal.errors import RestartsExhausted, SpawnRefused
+from shoal.errors import ChildNotFound, RestartsExhausted, SpawnRefused, SupervisorStopped
 from shoal.runtime._attachment import SeedValue
 from shoal.runtime._control import Cancel, steer
 from shoal.runtime._hall import Hall
+from shoal.runtime._program import Program
 from shoal.runtime._run import RunActor
 from shoal.runtime._spawn import Birth, give_birth
 from shoal.runtime._state import RunState
@@ -58,7 +60,7 @@ def agent(
     Raises:
         ChildSpecInvalid: The spec is wrong.
     """
-    known: list[str] = []
+    known: list[tuple[str, Program]] = []
 
     def make() -> RunActor:
         try:
@@ -69,11 +71,13 @@ def agent(
             ) from None
 
         async def begin() -> tuple[str, RunState | None]:
-            if known and not hall.journal.find(known[-1]).ended:
+            if known and not hall.journal.find(known[0][0]).ended:
+                run_id, program = known[0]
                 if resume == "journal":
-                    return known[-1], None
+                    hall.keeper.made_of[run_id] = program
+                    return run_id, None
                 # Nobody would ever go on with it, and whatever it had started would work for nobody.
-                await steer(hall, known[-1], Cancel("it crashed, and its supervisor started the agent afresh"))
+                await steer(hall, run_id, Cancel("it crashed, and its supervisor started the agent afresh"))
             bundle = hall.adopt(blueprint) if isinstance(blueprint, Blueprint) else hall.bundle(blueprint)
             program = hall.program(bundle, [as_tool(tool) for tool in tools])
             deeper = program.blueprint.max_child_depth
@@ -87,7 +91,7 @@ def agent(
                 model=model,
             )
             state = await give_birth(hall, birth)
-            known.append(birth.run_id)
+            known[:] = [(birth.run_id, program)]
             return birth.run_id, state
 
         return RunActor(hall, hall, begin, crash=hall.crash_of, stays=True)
@@ -104,15 +108,22 @@ class Started:
     Args:
         tree: The tree.
         critical: Its giving up ends the swarm.
-        gave_up: Called with the error where a critical tree gives up.
+        runs: The supervisor that it was started under.
+        over: Called once the tree is over, with the error where it gave up.
     """
 
     def __init__(
-        self, tree: Supervisor | DynamicSupervisor, *, critical: bool, gave_up: Callable[[RestartsExhausted], None]
+        self,
+        tree: Supervisor | DynamicSupervisor,
+        *,
+        critical: bool,
+        runs: DynamicSupervisor,
+        over: Callable[[Started, RestartsExhausted | None], None],
     ) -> None:
         self.tree = tree
         self.critical = critical
-        self._gave_up = gave_up
+        self._runs = runs
+        self._over = over
 
     def __repr__(self) -> str:
         return f"<Started {self.tree!r}>"
@@ -130,10 +141,16 @@ class Started:
         """
         return await self.tree.wait()
 
+    async def stop(self) -> None:
+        """Stop the tree, its children in reverse order; one that is over stays so. Its runs can be resumed."""
+        with suppress(ChildNotFound, SupervisorStopped):
+            await self._runs.terminate_child(self.tree.name)
+
     async def watch(self) -> None:
-        """Tell the swarm where the tree gives up; runs beside it."""
+        """Tell the swarm when the tree is over; runs beside it."""
+        gave_up: RestartsExhausted | None = None
         try:
             await self.tree.wait()
         except RestartsExhausted as error:
-            if self.critical:
-                self._gave_up(error)
+            gave_up = error
+        self._over(self, gave_up)

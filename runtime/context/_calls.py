@@ -11,9 +11,9 @@ from typing import Literal, TypeAlias, final
 import msgspec
 
 from shoal.blueprints import Region
-from shoal.providers import Blob
+from shoal.providers import TEXT_ONLY, Blob, Intake
 from shoal.runtime.context._budget import Limits
-from shoal.runtime.context._entry import Draft, Entry
+from shoal.runtime.context._entry import Draft, Entry, said_in
 from shoal.runtime.context._store import RegionState
 
 Value: TypeAlias = "str | int | float | bool | Sequence[Value] | Mapping[str, Value] | None"
@@ -50,11 +50,11 @@ class Scene(msgspec.Struct, frozen=True):
     max_tokens: int
 
 
-def render_call(state: RegionState, ratio: float, scene: Scene) -> ScriptCall:
-    """Return the call that renders *state*."""
+def render_call(state: RegionState, ratio: float, scene: Scene, intake: Intake = TEXT_ONLY) -> ScriptCall:
+    """Return the call that renders *state* for a model with that *intake*."""
     ctx: dict[str, Value] = {
         "region": _region(state, state.limits.estimated(ratio)),
-        "entries": [_entry(entry) for entry in unshadowed(state)],
+        "entries": [_entry(entry, intake) for entry in unshadowed(state)],
         "stage_name": scene.stage,
         "stage_iterations": scene.iterations,
         "model": scene.model,
@@ -66,7 +66,7 @@ def render_call(state: RegionState, ratio: float, scene: Scene) -> ScriptCall:
 def write_call(state: RegionState, draft: Draft, limits: Limits) -> ScriptCall:
     """Return the call that is asked what becomes of *draft*. *limits* are in estimated tokens."""
     entry: Value = {
-        "content": draft.message.text,
+        "content": said_in(draft.message),
         "kind": _kind(draft.kind),
         "tokens": draft.tokens,
         "key": draft.key,
@@ -74,12 +74,19 @@ def write_call(state: RegionState, draft: Draft, limits: Limits) -> ScriptCall:
     return ScriptCall(state.region.name, "on_write", {"region": _region(state, limits), "entry": entry})
 
 
-def overflow_call(state: RegionState, needed_tokens: int, limits: Limits) -> ScriptCall:
-    """Return the call that is asked what goes so that *needed_tokens* become free. *limits* are in estimated tokens."""
+def overflow_call(state: RegionState, needed_tokens: int, limits: Limits, intake: Intake = TEXT_ONLY) -> ScriptCall:
+    """Return the call that is asked what goes so that *needed_tokens* become free.
+
+    Args:
+        state: The region.
+        needed_tokens: What is wanted, 1 or more.
+        limits: Its limits, in estimated tokens.
+        intake: What the model takes beside text.
+    """
     groups = tuple(group.ids for group in state.groups() for _ in group.entries)
     ctx: dict[str, Value] = {
         "region": _region(state, limits),
-        "entries": [_entry(entry) for entry in state.all_entries()],
+        "entries": [_entry(entry, intake) for entry in state.all_entries()],
         "needed_tokens": needed_tokens,
     }
     return ScriptCall(state.region.name, "on_overflow", ctx, groups)
@@ -107,17 +114,15 @@ def _kind(kind: str) -> str:
     return "text" if kind == "summary" else kind
 
 
-def _entry(entry: Entry) -> Value:
+def _entry(entry: Entry, intake: Intake) -> Value:
     message = entry.message
-    stand_ins = [str(blob.stand_in) for blob in message.blobs]
-    content = "\n".join((*([message.text] if message.text or not stand_ins else []), *stand_ins))
     made: dict[str, Value] = {
-        "content": content,
+        "content": said_in(message),
         "tokens": entry.tokens,
         "timestamp": entry.created,
         "key": entry.key,
         "kind": _kind(entry.kind),
-        "parts": [*_texts(message.text), *[_part(blob) for blob in message.blobs]],
+        "parts": [*_texts(message.text), *[_part(blob, intake) for blob in message.blobs]],
     }
     if entry.kind == "assistant_turn":
         made["tool_calls"] = [
@@ -133,7 +138,7 @@ def _texts(text: str) -> list[Value]:
     return [{"mime_type": "text/plain", "text": text}] if text else []
 
 
-def _part(blob: Blob) -> Value:
+def _part(blob: Blob, intake: Intake) -> Value:
     if blob.text is not None:
         return {"mime_type": blob.mime, "name": blob.name, "text": str(blob.text)}
     return {
@@ -141,6 +146,9 @@ def _part(blob: Blob) -> Value:
         "name": blob.name,
         "sha256": blob.digest.hex(),
         "size": blob.size,
+        "width": blob.width_px,
+        "height": blob.height_px,
+        "tokens": intake.tokens(blob),
         "stand_in": str(blob.stand_in),
     }
 

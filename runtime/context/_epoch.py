@@ -132,8 +132,7 @@ class Epoch:
         self.take(window)
         name = amended.region
         before = self.told.get(name)
-        section = next(section for known, section in sections(window) if known == name)
-        told = self.told[name] = told_of(window, name, section, before)
+        told = self.told[name] = told_of(window, name, dict(sections(window))[name], before)
         if amended.form == "entries":
             wanted = frozenset(amended.entry_ids)
             said = tuple([entry.message for entry in window.states[name].all_entries() if entry.entry_id in wanted])

@@ -71,6 +71,7 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
         theme: How headings are made and protected.
         reset: Regions that are emptied on each entry.
         everything: Every region's definition, also of those that only other stages declare.
+        results_in: Where results go that the stage routes and no rule names: `tool_results` where that is declared.
     """
 
     stage: str
@@ -83,6 +84,7 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
     theme: Theme
     reset: tuple[str, ...] = ()
     everything: Mapping[str, Region] = {}
+    results_in: str = CONVERSATION
 
     @property
     def instruction_tokens(self) -> int:
@@ -149,6 +151,7 @@ def layout_of(blueprint: Blueprint, stage: Stage, theme: Theme) -> Layout:
         theme,
         stage.context.reset,
         everything | visible,
+        TOOL_RESULTS if any(region.name == TOOL_RESULTS for region in _declared(blueprint)) else CONVERSATION,
     )
 
 

@@ -6,6 +6,7 @@ from typing import final
 
 import msgspec
 
+from shoal.providers import Intake
 from shoal.runtime.context._calls import ScriptCall, overflow_call, write_call
 from shoal.runtime.context._entry import Draft
 from shoal.runtime.context._plan import Plan, as_admitted, plan_entry
@@ -37,7 +38,9 @@ class Said(msgspec.Struct, frozen=True):
 NOTHING_SAID = Said()
 
 
-def next_call(state: RegionState, draft: Draft, asked: Asked, most_tokens: int | None, said: Said) -> ScriptCall | None:
+def next_call(
+    state: RegionState, draft: Draft, asked: Asked, most_tokens: int | None, said: Said, intake: Intake
+) -> ScriptCall | None:
     """Return what the script of *state* has to be asked before *draft* is written; `None` for nothing more."""
     if said.wrote is None:
         return write_call(state, draft, asked.limits)
@@ -46,7 +49,7 @@ def next_call(state: RegionState, draft: Draft, asked: Asked, most_tokens: int |
     admitted = as_admitted(state, _decided(draft, said), asked, most_tokens)
     needed_tokens = asked.after(state, admitted) - asked.limits.budget
     too_big = admitted.tokens > asked.most(state) and not asked.record
-    return None if too_big or needed_tokens <= 0 else overflow_call(state, needed_tokens, asked.limits)
+    return None if too_big or needed_tokens <= 0 else overflow_call(state, needed_tokens, asked.limits, intake)
 
 
 def plan_custom(state: RegionState, draft: Draft, asked: Asked, most_tokens: int | None, said: Said) -> Plan:

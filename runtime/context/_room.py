@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from shoal.blueprints import Region
+from shoal.providers import Intake
 from shoal.runtime.context._budget import Limits
 from shoal.runtime.context._calls import ScriptCall, overflow_call
 from shoal.runtime.context._changes import Change, EntriesEvicted
@@ -76,13 +77,15 @@ def _steps(state: RegionState) -> tuple[str, ...]:
     return () if state.region.pinned else (SCRIPTED, "temporary")
 
 
-def calls_under_pressure(states: Iterable[RegionState], need_tokens: int, ratio: float) -> tuple[ScriptCall, ...]:
+def calls_under_pressure(
+    states: Iterable[RegionState], need_tokens: int, ratio: float, intake: Intake
+) -> tuple[ScriptCall, ...]:
     """Return what the scripts of custom regions have to be asked where *need_tokens* (estimated) are to become free."""
     willing = [state for state in states if state.region.admission != "reject"]
     for state in (state for state in willing if state.region.kind == "clearable"):
         need_tokens -= KINDS["clearable"].shrink(state, state.limits.estimated(ratio), need_tokens).tokens
-    asked = (state for state in willing if SCRIPTED in _steps(state) and not state.empty)
-    return tuple(overflow_call(s, need_tokens, s.limits.estimated(ratio)) for s in asked) if need_tokens > 0 else ()
+    asked = [state for state in willing if SCRIPTED in _steps(state) and not state.empty and need_tokens > 0]
+    return tuple(overflow_call(state, need_tokens, state.limits.estimated(ratio), intake) for state in asked)
 
 
 def _freed(state: RegionState, frees: tuple[int, ...]) -> EntriesEvicted | None:

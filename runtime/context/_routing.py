@@ -9,9 +9,14 @@ import msgspec
 
 from shoal.blueprints import Route, ToolRouting, tool_name
 from shoal.runtime.context._layout import CONVERSATION, Layout
+from shoal.runtime.context._operations import OPERATIONS
 from shoal.runtime.context._plan import Plan
 
 T = TypeVar("T")
+
+_ANSWERED_HERE = frozenset(OPERATIONS)
+SCRATCH = "scratch"
+"""Where results go that are not to be kept."""
 
 
 @final
@@ -22,14 +27,21 @@ class Destination(msgspec.Struct, frozen=True, gc=False):
     most_tokens: int | None
 
 
-def destination(routing: ToolRouting | None, tool: str) -> Destination:
-    """Return where the result of *tool* goes under *routing*; without a rule it stays in the conversation."""
+def destination(layout: Layout, routing: ToolRouting | None, tool: str) -> Destination:
+    """Return where the result of *tool* goes under *routing* in a stage that sees *layout*.
+
+    Without routing it stays in the conversation. What no rule names goes to `tool_results` where a layout declares it,
+    and stays in the conversation otherwise; what is not to be kept goes to `scratch` where the stage has it. What the
+    run's own operations answer is no material: it stays where the model called, unless a rule names the tool.
+    """
     if routing is None:
         return Destination(CONVERSATION, None)
     rule = _rule(routing.overrides, tool) or Route()
-    region = rule.region or routing.default_region
+    region = rule.region or (CONVERSATION if tool in _ANSWERED_HERE else routing.default_region)
+    if region is None and not routing.persist and layout.sees(SCRATCH):
+        region = SCRATCH
     if region is None:
-        region = CONVERSATION if routing.persist else "scratch"
+        region = layout.results_in if routing.persist else CONVERSATION
     most = rule.max_result_tokens
     if most is None:
         most = _rule(routing.max_result_tokens_per_tool, tool)

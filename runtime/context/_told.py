@@ -49,9 +49,13 @@ def sections(window: Window) -> Iterator[tuple[str, Section]]:
     What a script shows of a custom region as messages goes with what it shows as blocks.
     """
     layout = window.layout
-    yield from ((name, "system") for name in layout.system)
-    yield from ((name, "messages") for name in layout.messages if layout.regions[name].kind != "custom")
-    yield from ((name, "tail") for name in layout.tail)
+    for name in layout.system:
+        yield name, "system"
+    for name in layout.messages:
+        if layout.regions[name].kind != "custom":
+            yield name, "messages"
+    for name in layout.tail:
+        yield name, "tail"
 
 
 def said_of(window: Window, name: str, since: int = 0) -> Text:

@@ -143,7 +143,7 @@ class Window:
             limits = resolve(region, window_tokens).estimated(self.ratio)
             over = state.charged - limits.budget
             if region.kind == "custom" and region.admission != "reject" and over > 0:
-                calls.append(overflow_call(state, over, limits))
+                calls.append(overflow_call(state, over, limits, self.intake))
         return tuple(calls)
 
     # --- planning
@@ -198,7 +198,8 @@ class Window:
         if state.region.kind != "custom":
             return None
         draft = counted(draft, self.counter)
-        return next_call(state, draft, self._asked(region, draft, replaces, joins=joins), most_tokens, said)
+        asked = self._asked(region, draft, replaces, joins=joins)
+        return next_call(state, draft, asked, most_tokens, said, self.intake)
 
     def _asked(
         self,
@@ -261,7 +262,7 @@ class Window:
 
     def pressure_calls(self, need_tokens: int) -> tuple[ScriptCall, ...]:
         """Return what the scripts of custom regions have to be asked before `plan_pressure`."""
-        return calls_under_pressure(self._seen, need_tokens, self.ratio)
+        return calls_under_pressure(self._seen, need_tokens, self.ratio, self.intake)
 
     @property
     def scripted(self) -> bool:
@@ -305,7 +306,9 @@ class Window:
         seen = self._seen
         total = round(sum(state.charged for state in seen) * self.ratio)
         scene = Scene(self.layout.stage, iterations, model, total, self.window_tokens)
-        return tuple(render_call(state, self.ratio, scene) for state in seen if state.region.kind == "custom")
+        return tuple(
+            render_call(state, self.ratio, scene, self.intake) for state in seen if state.region.kind == "custom"
+        )
 
     def show(self, region: str, rendering: Rendering | None) -> None:
         """Let *region* be seen as its script rendered it; `None` shows its entries as plain text."""

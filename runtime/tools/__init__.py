@@ -20,7 +20,7 @@ from shoal.runtime.tools._looking import READ_ONLY_GIT
 from shoal.runtime.tools._machine import MACHINE_TOOLS
 from shoal.runtime.tools._people import PEOPLE_TOOLS, QUESTIONS
 from shoal.runtime.tools._permissions import Permissions
-from shoal.runtime.tools._process import hunt
+from shoal.runtime.tools._process import hunt, kill_lines
 from shoal.runtime.tools._read_paths import ReadPaths, ungranted
 from shoal.runtime.tools._shell import SHELL, SHELL_TOOL, failure_of, mark_of, run_in_shell, shown
 from shoal.runtime.tools._tool import (
@@ -91,6 +91,7 @@ __all__ = [
     "judge",
     "judge_line",
     "keys_of",
+    "kill_lines",
     "mark_of",
     "parse_json",
     "read_attachment",

@@ -181,7 +181,9 @@ async def _read_files(context: ToolContext, args: Mapping[str, Any]) -> ToolResu
             notes.append(f"[{name}: not read, the cap of {context.read_bytes:,} bytes is reached]")
             continue
         try:
-            page = await anyio.to_thread.run_sync(read_shown, context, path, offset, left, limiter=context.threads)
+            page: Page | Attachment = await anyio.to_thread.run_sync(
+                read_shown, context, path, offset, left, limiter=context.threads
+            )
         except PathRefused as refused:
             texts.append(f"--- {name} ---\n[error] {_advice(context, path, refused)}")
             continue

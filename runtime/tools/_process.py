@@ -29,6 +29,8 @@ GRACE_S = 1.0
 MARK = "SHOAL_CALL"
 """Variable by which what a line started is found again."""
 
+_groups: set[int] = set()
+"""The process groups of the lines that run now."""
 _POLL_S = 0.02
 _REAP_S = 5.0
 _READ_BYTES = 64 * 1024
@@ -178,15 +180,19 @@ class _Child:
         assert process.stderr is not None
         out = _Stream(process.stdout.fileno(), self._most_bytes)
         err = _Stream(process.stderr.fileno(), self._most_bytes)
-        with process.stdout, process.stderr, selectors.DefaultSelector() as selector:
-            selector.register(self._heard, selectors.EVENT_READ)
-            selector.register(out.descriptor, selectors.EVENT_READ, out)
-            selector.register(err.descriptor, selectors.EVENT_READ, err)
-            self._wait(process, selector)
-            _end_group(process, selector)
-            hunt(self._mark)
-            _read_rest(selector)
-        code = _reaped(process)
+        _groups.add(process.pid)
+        try:
+            with process.stdout, process.stderr, selectors.DefaultSelector() as selector:
+                selector.register(self._heard, selectors.EVENT_READ)
+                selector.register(out.descriptor, selectors.EVENT_READ, out)
+                selector.register(err.descriptor, selectors.EVENT_READ, err)
+                self._wait(process, selector)
+                _end_group(process, selector)
+                hunt(self._mark)
+                _read_rest(selector)
+            code = _reaped(process)
+        finally:
+            _groups.discard(process.pid)
         kept = bytes(out.kept), bytes(err.kept)
         return Ended(None if self._stopped else code, *kept, out.left, err.left, self._stopped)
 
@@ -245,6 +251,12 @@ def hunt(mark: str) -> None:
         killed = [pid for pid in _processes() if _kill(pid, mark)]
         if not killed:
             return
+
+
+def kill_lines() -> None:
+    """Kill every line that runs now, at once: for a process that is about to leave without waiting for anything."""
+    for group in tuple(_groups):
+        _signal_group(group, signal.SIGKILL)
 
 
 def _signal_group(group: int, number: int) -> bool:

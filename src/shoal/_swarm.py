@@ -22,6 +22,7 @@ from shoal.observability import Telemetry, current_traceparent, otlp, through
 from shoal.providers import Provider, RetryPolicy
 from shoal.runtime import Clock, Journal, Limits, Observer, Permissions, SpawnRequest, SqliteJournal
 from shoal.runtime.journal import BEAT_S, Durability, host_name
+from shoal.runtime.scripts import Functions
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -47,6 +48,7 @@ class Swarm(runtime.Swarm):
         clock: Time and randomness.
         services: Workers that live as long as the swarm, by name.
         beside: Workers that run beside the lanes and, like them, may fail without hurting a run, by name.
+        scripts: Trusted functions in the place of scripts: by the path that a blueprint names, functions by name.
 
     Raises:
         ConfigInvalid: The environment names a provider that cannot be had.
@@ -69,6 +71,7 @@ class Swarm(runtime.Swarm):
         clock: Clock | None = None,
         services: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
         beside: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
+        scripts: Mapping[str, Functions] | None = None,
     ) -> None:
         self._path: Path | None
         self._path, given = (Path(journal), None) if isinstance(journal, str | os.PathLike) else (None, journal)
@@ -94,6 +97,7 @@ class Swarm(runtime.Swarm):
                 **({"telemetry": self._send_spans} if telemetry is not None else {}),
                 **(beside or {}),
             },
+            scripts=scripts,
         )
 
     async def __aenter__(self) -> Self:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shoal.errors import ProviderBusy, ProviderUnavailable
 from shoal.providers import Completed, ReasoningDelta, TextDelta, ToolCall, Usage
 from shoal.providers._calls import CallAssembler, CallDelta, FunctionDelta
 from shoal.providers._chat_reply import ChatReply, usage_of
 from shoal.providers._refusals import Asked
-from shoal.providers._sse import Event
+from shoal.providers._sse import Event, SseDecoder
 
 ASKED = Asked("acme", "m")
 
@@ -46,6 +49,29 @@ def called(*deltas: dict[str, Any] | None) -> list[tuple[str, str, str]]:
 def piece(arguments: Any = None, name: str | None = None, **said: Any) -> dict[str, Any]:
     function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
     return {**said, "function": function}
+
+
+WHOLE = (
+    delta(role="assistant", content=None),
+    delta(content="Grüße\N{LINE SEPARATOR}\N{FISH}"),
+    delta(reasoning_content="hm"),
+    delta(tool_calls=[{"index": 0, "id": "a", **piece('{"x":', name="look")}]),
+    delta(tool_calls=[{"index": 0, **piece('"é"}')}]),
+    delta("tool_calls"),
+    {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4}},
+)
+
+
+@given(cuts=st.lists(st.integers(0, 1500), max_size=30), end=st.sampled_from([b"\n", b"\r\n", b"\r"]))
+def test_a_reply_does_not_depend_on_how_its_bytes_are_cut(cuts: list[int], end: bytes):
+    datas = [*[json.dumps(chunk, ensure_ascii=False).encode() for chunk in WHOLE], b"[DONE]"]
+    stream = b"\xef\xbb\xbf: PROCESSING" + end + end + b"".join([b"data:" + data + end + end for data in datas])
+    places = sorted({0, *[cut for cut in cuts if cut < len(stream)], len(stream)})
+    decoder, reply = SseDecoder(), fresh()
+    for first, last in itertools.pairwise(places):
+        for event in decoder.feed(stream[first:last]):
+            list(reply.feed(event))
+    assert reply.completed(prompt_bytes=0) == completed(*WHOLE)
 
 
 # --- text and reasoning

@@ -1,6 +1,6 @@
 """The rules of each vendor that make a request legal, one by one: what a run does to break it, and what is sent then.
 
-`RULES` names a test for each of them; the tests that stand nowhere else are here.
+`RULES` names tests for each of them, `CASES` for what went wrong at others; those that stand nowhere else are here.
 """
 
 from __future__ import annotations
@@ -149,6 +149,75 @@ RULES: Mapping[str, tuple[str, ...]] = {
     "tool names": ("test_names_of_tools_lead_back_on_every_wire",),
 }
 
+CASES: Mapping[str, tuple[str, ...]] = {
+    # Streams of calls
+    "deltas without a number": ("test_without_an_index_a_new_id_is_a_new_call",),
+    "numbered deltas beside others": ("test_indexed_and_other_fragments_mix",),
+    "a number that is null": ("test_a_null_index_is_no_index",),
+    "one number for all calls": (
+        "test_calls_that_are_all_numbered_zero_are_told_apart_by_their_ids",
+        "test_calls_are_told_apart_whatever_a_server_calls_them",
+    ),
+    "a call without arguments": (
+        "test_no_arguments_are_an_empty_object",
+        "test_a_reply_of_every_kind_of_block_is_read",
+    ),
+    "malformed arguments": (
+        "test_arguments_that_are_malformed_stay_for_the_model_to_be_told",
+        "test_malformed_arguments_stay_as_the_model_wrote_them",
+    ),
+    "empty arguments in the history": ("test_o4_arguments_are_the_source_of_an_object",),
+    "calls under another finish reason": (
+        "test_a_reply_with_calls_finishes_with_them_whatever_the_vendor_says",
+        "test_calls_are_calls_whatever_the_stop_reason_says",
+    ),
+    # Events and connections
+    "line ends of every kind, split anywhere": (
+        "test_lines_end_at_lf_crlf_and_cr",
+        "test_an_lf_in_the_next_read_belongs_to_the_cr_before_it",
+        "test_the_events_do_not_depend_on_how_the_bytes_are_cut",
+        "test_a_reply_does_not_depend_on_how_its_bytes_are_cut",
+        "test_what_is_read_does_not_depend_on_how_it_travels",
+    ),
+    "no space behind the colon": ("test_only_one_space_behind_the_colon_is_dropped",),
+    "line separators of Unicode in the data": ("test_other_line_separators_of_unicode_stay_in_the_data",),
+    "comments and pings": ("test_comments_and_unknown_fields_are_no_events", "test_pings_keep_a_silent_stream_alive"),
+    "a byte order mark": ("test_a_byte_order_mark_in_front_of_the_stream_is_dropped",),
+    "an overload behind status 200": (
+        "test_an_error_in_the_stream_is_raised_by_its_type",
+        "test_an_overload_within_a_stream_is_a_busy_vendor",
+    ),
+    "a stream that ends early": (
+        "test_a_stream_that_breaks_off_is_no_reply",
+        "test_a_stream_without_its_end_is_cut",
+        "test_a_cut_stream_is_asked_again_and_its_calls_are_not_in_the_reply",
+        "test_deltas_of_a_cut_stream_are_void_once_the_retry_is_told",
+        "test_a_reply_that_is_cut_each_time_is_partial",
+    ),
+    "a start that got lost": ("test_a_start_that_got_lost_is_made_up",),
+    # Counters
+    "counters that are said again": ("test_a_later_counter_replaces_an_earlier_one",),
+    "counters that overlap": ("test_counters_become_disjoint_buckets", "test_counters_are_split_into_disjoint_buckets"),
+    # Transcripts
+    "a pair that was cut": ("test_a_call_cut_off_from_its_result_over_three_segments_finds_it",),
+    "ids that are too long": ("test_o7_ids_are_as_long_as_the_server_takes_on_call_and_result_alike",),
+    "ids of nine characters": ("test_ids_have_nine_characters_where_the_server_wants_them",),
+    "names of other protocols": ("test_names_of_tools_lead_back_on_every_wire",),
+    # What a model thought
+    "reasoning without a follower": ("test_reasoning_without_a_follower_is_left_out",),
+    "a call without its reasoning": ("test_reasoning_goes_back_in_its_place_without_ids_that_nobody_stored",),
+    "signatures in a stream": ("test_texts_with_and_without_a_signature_are_not_merged",),
+    "a gateway that returns no signatures": (
+        "test_the_first_call_of_a_turn_without_its_signature_has_the_placeholder",
+    ),
+    "a thought in front of the call": ("test_a_reply_of_every_kind_of_part_is_read",),
+    # Gateways
+    "markers through a gateway": ("test_a_gateway_to_claude_is_sent_no_more_markers_than_claude_takes",),
+    "an error within an error": ("test_a_nested_error_of_a_gateway_decides_too",),
+    "results that do not match their calls": ("test_g2_as_many_results_as_calls",),
+}
+"""What went wrong at others, as their public reports tell."""
+
 MODELS: Mapping[str, str] = {
     "anthropic": "claude-opus-5-5",
     "openai": "gpt-6.1-sol",
@@ -167,7 +236,7 @@ def test_every_rule_has_its_tests():
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
-    assert {name for names in RULES.values() for name in names} - written == set()
+    assert {name for names in (*RULES.values(), *CASES.values()) for name in names} - written == set()
 
 
 def test_no_rule_is_left_out():

@@ -12,8 +12,8 @@ from runkit import blueprint, payloads, stage, swarm_of
 from shoal.actors import Backoff, ChildSpec, DynamicSupervisor, Supervisor, Worker
 from shoal.errors import RestartsExhausted
 from shoal.providers import Request
-from shoal.runtime import Swarm, agent
-from shoal.testing import ScriptedProvider
+from shoal.runtime import Swarm, agent, tool
+from shoal.testing import Say, ScriptedProvider, call
 
 pytestmark = pytest.mark.anyio
 
@@ -122,3 +122,48 @@ async def test_the_swarm_draws_a_tree_that_was_started_in_it():
         drawn = swarm.tree.render().splitlines()
     [line] = [number for number, text in enumerate(drawn) if "team  supervisor  temporary  running" in text]
     assert "w  worker  permanent  running" in drawn[line + 1]
+
+
+async def test_a_tree_that_is_stopped_is_over_and_its_runs_can_be_resumed():
+    tree = Supervisor("team", children=[agent("one", blueprint=PLAIN, task="x")])
+
+    def slow(request: Request) -> Say:
+        return Say("hello", delay_s=10.0)
+
+    async with swarm_of(ScriptedProvider(script=slow)) as swarm:
+        started = await swarm.start(tree)
+        await anyio.sleep(1)
+        await started.stop()
+        await started.stop()
+        assert ((await started.wait()).kind, started.healthy, swarm.healthy) == ("shutdown", True, True)
+        assert swarm.runs()[0].status == "running"
+        resumed = await swarm.resume_tree(swarm.runs()[0].run_id)
+        assert (await resumed.result()).output == "hello"
+
+
+async def test_an_agent_that_is_stopped_with_its_group_goes_on_with_its_functions():
+    crashes = [True]
+
+    @tool(reads=True)
+    async def look() -> str:
+        """Look around."""
+        return "seen"
+
+    def script(request: Request) -> object:
+        said = [message for segment in request.messages for message in segment.messages]
+        return Say("the end", delay_s=10.0) if any(m.role == "tool" for m in said) else call("look")
+
+    async def crash_once() -> None:
+        await anyio.sleep(5)
+        if crashes and crashes.pop():
+            raise RuntimeError("broken")
+        await anyio.sleep_forever()
+
+    made = blueprint(stage(available_tools=("look",)))
+    one = agent("one", blueprint=made, task="x", tools=[look])
+    tree = Supervisor("team", strategy="one_for_all", children=[one, Worker("w", crash_once)])
+    async with swarm_of(ScriptedProvider(script=script)) as swarm:  # type: ignore[arg-type]
+        await swarm.start(tree)
+        await anyio.sleep(7)
+        assert [run.status for run in swarm.runs()] == ["running"]
+        assert (await swarm.runs()[0].result()).output == "the end"

@@ -22,6 +22,7 @@ from shoal.errors import JournalFailed, RunIsPaused, ShoalError
 from shoal.observability import export_trace
 from shoal.providers import Provider
 from shoal.runtime import Ledger, Outcome, Permissions, Question, Run
+from shoal.runtime.tools import kill_lines
 
 T = TypeVar("T")
 
@@ -230,6 +231,7 @@ class Interrupts:
             async for _ in received:
                 if self.scope.cancel_called:
                     # Everything that was acknowledged is in the journal; nothing is lost by leaving now.
+                    kill_lines()
                     os._exit(INTERRUPTED)
                 self.scope.cancel()
 

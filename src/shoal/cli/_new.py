@@ -15,13 +15,12 @@ from shoal.errors import ConfigInvalid
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 TEMPLATE = '''\
-# Reads what its task is about, then answers. Check it with `shoal validate`, run it with `shoal run`.
+# Reads what its task is about and answers. Check it with `shoal validate`, run it with `shoal run`.
 
 [agent]
 name = "@NAME@"
 version = "0.1.0"
 description = "Reads the files that its task is about and answers"
-entry_stage = "read"
 
 # Who serves it: the first of these that is there, with its default model; `"openai:MODEL"` names a model. The offline
 # provider needs no key and no language model: it follows the `offline` steps below.
@@ -34,42 +33,31 @@ model = [
 # The context window, cut into regions: each has a budget and a rule for what goes first.
 [context.regions]
 task = { kind = "pinned", max_tokens = 2000, seed = "task_input", volatility = "stable", required = true }
-sources = { kind = "compacting", budget = "40%", max_tokens = 60000, volatility = "grows" }
+sources = { kind = "compacting", max_tokens = 40000, volatility = "grows" }
 stage_instructions = { kind = "pinned", max_tokens = 1000 }
 conversation = { kind = "sliding_window", max_tokens = 20000, max_items = 40, strategy = "bulk" }
 
-[stages.read]
-description = "Read what the task is about"
-mode = "autonomous"
-max_iterations = 20
+# A stage is one step; `output` makes it submit an answer. `[stages.answer.transitions.NAME]` would lead to another.
+[stages.answer]
+description = "Read what the task is about, and answer"
+mode = "output"
+max_iterations = 30
 available_tools = ["list_dir", "read_file", "context_read"]
 system_prompt = """
-Find out what `task` asks for: list the working directory and read the files that matter. What you read stands in
-`sources`. Say so when you know enough."""
-
-# Where the results of tools go.
-[stages.read.tool_routing]
-overrides = { list_dir = "sources", read_file = "sources" }
-
-[stages.read.transitions.answer]
-condition = "always"
-
-[[stages.read.offline.policy]]
-call = "list_dir"
-args = { path = "." }
-
-[[stages.read.offline.policy]]
-say = "I know enough."
-
-[stages.answer]
-description = "Answer the task"
-mode = "output"
-max_iterations = 6
-system_prompt = """
-Answer `task` in Markdown, from `sources` alone, and submit the answer with `submit_output`."""
+Do what `task` asks for: list the working directory, read the files that matter (what was read stands in `sources`),
+and answer in Markdown, from what you read alone. Submit the answer with `submit_output`."""
 
 [stages.answer.output]
 format = "markdown"
+
+# Where the results of tools go.
+[stages.answer.tool_routing]
+overrides = { list_dir = "sources", read_file = "sources" }
+
+# What the offline provider does in place of a model, step by step.
+[[stages.answer.offline.policy]]
+call = "list_dir"
+args = { path = "." }
 
 [[stages.answer.offline.policy]]
 call = "submit_output"

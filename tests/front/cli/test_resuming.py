@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -21,6 +22,19 @@ from shoal.providers import Request
 from shoal.runtime import SqliteJournal
 from shoal.runtime.journal import host_name
 from shoal.testing import Say, ScriptedProvider, call
+
+DEAF = """
+[agent]
+name = "deaf"
+
+[stages.only]
+available_tools = ["shell"]
+
+[[stages.only.offline.policy]]
+call = "shell"
+args = { command = "trap '' TERM; echo $$ > pid; while true; do sleep 0.1; done" }
+"""
+"""A blueprint that runs a command which does not listen when it is told to end."""
 
 
 def interrupt_once(text: str) -> ScriptedProvider:
@@ -186,6 +200,29 @@ def test_a_second_ctrl_c_leaves_at_once(shell: Shell, answers: Path):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate()
     assert (process.returncode, err) == (130, "")
+    assert newest(shell)["status"] == "interrupted"
+
+
+@pytest.mark.wall_limit(60)
+def test_a_second_ctrl_c_leaves_no_command_running(shell: Shell, tmp_path: Path):
+    made = tmp_path / "made"
+    made.mkdir()
+    (made / "blueprint.toml").write_text(DEAF)
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "note.md").write_text("A note.")
+    process = hosted(SLOW, 0, "run", made, "--workdir", work, "--allow", "shell")
+    while not (work / "pid").exists() or not (work / "pid").read_text().strip():
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    assert "once more leaves at once" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    shown = subprocess.run(
+        ["ps", "-o", "stat=", "-p", (work / "pid").read_text()], capture_output=True, text=True, check=False
+    )
+    assert shown.stdout.strip()[:1] in ("", "Z")  # the dead may wait for somebody to bury them
     assert newest(shell)["status"] == "interrupted"
 
 

@@ -420,7 +420,7 @@ def test_of_entries_that_share_a_key_render_sees_the_newest_where_the_first_stan
 def test_a_stored_part_is_shown_by_its_stand_in():
     made = held(render=saying(""))
     stand_in = Text.of("[image/png 2x3, 6 bytes] hero.png")
-    blob = Blob("image/png", 6, b"\x01" * 16, lambda: b"", stand_in, "hero.png")
+    blob = Blob("image/png", 6, b"\x01" * 16, lambda: b"", stand_in, "hero.png", width_px=2, height_px=3)
     made.change(
         made.window.plan_write(
             "brain", made.draft("", message=Message("user", (Text.of("see"),), blobs=(blob,)))
@@ -434,6 +434,9 @@ def test_a_stored_part_is_shown_by_its_stand_in():
         "name": "hero.png",
         "sha256": "01" * 16,
         "size": 6,
+        "width": 2,
+        "height": 3,
+        "tokens": 0,
         "stand_in": "[image/png 2x3, 6 bytes] hero.png",
     }
 

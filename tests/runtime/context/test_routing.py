@@ -65,11 +65,37 @@ from shoal.runtime.context import Destination, Plan, destination, pointer
             Destination("n", 7),
             id="an alias's ceiling",
         ),
-        pytest.param(ToolRouting(persist=False), "grep", Destination("scratch", None), id="not to be kept"),
+        pytest.param(ToolRouting("n"), "context_append", Destination("conversation", None), id="an operation's answer"),
+        pytest.param(
+            ToolRouting("n", overrides={"context_read": Route("code")}),
+            "context_read",
+            Destination("code", None),
+            id="an operation with a rule",
+        ),
     ],
 )
 def test_a_result_goes_where_the_narrowest_rule_says(routing: ToolRouting | None, tool: str, goes: Destination):
-    assert destination(routing, tool) == goes
+    assert destination(Held(Region("notes")).window.layout, routing, tool) == goes
+
+
+def test_what_no_rule_names_goes_to_the_results_where_they_are_declared():
+    declared = Held(Region("tool_results", max_tokens=900)).window.layout
+    assert destination(declared, ToolRouting(max_result_tokens=40), "grep") == Destination("tool_results", 40)
+    assert destination(declared, None, "grep") == Destination("conversation", None)
+
+
+def test_a_stages_own_layout_declares_the_results_for_all():
+    own = stage("a", regions=[Region("tool_results")])
+    held = Held(Region("notes"), stages=(own, stage("b")))
+    assert destination(held.layouts["b"], ToolRouting(), "grep").region == "tool_results"
+
+
+def test_what_is_not_to_be_kept_goes_to_scratch_where_the_stage_has_it():
+    held = Held(Region("scratch"), Region("tool_results"), stages=(stage("a"), stage("b", hide=("scratch",))))
+    passing = ToolRouting(persist=False)
+    assert destination(held.layouts["a"], passing, "grep").region == "scratch"
+    assert destination(held.layouts["b"], passing, "grep").region == "conversation"
+    assert destination(held.layouts["a"], ToolRouting("notes", persist=False), "grep").region == "notes"
 
 
 # --- what is said
