@@ -7,10 +7,13 @@ week's journal give the same trace. Importing this package imports no exporter a
 from shoal.observability import names
 from shoal.observability._current import current_traceparent
 from shoal.observability._export import TraceFormat, export_trace
-from shoal.observability._factories import exporting, otlp, through
+from shoal.observability._factories import exporting, metrics_otlp, otlp, prometheus, through
+from shoal.observability._figures import figures_of
 from shoal.observability._logs import Logs, logs
+from shoal.observability._metrics import Metrics
 from shoal.observability._project import Projection
 from shoal.observability._replay import trace_of
+from shoal.observability._report import html_of
 from shoal.observability._sinks import Sink, TelemetryStatistics
 from shoal.observability._spans import Link, Span, SpanEvent, span_id_of
 from shoal.observability._telemetry import Telemetry
@@ -19,6 +22,7 @@ from shoal.observability._tree import render_trace
 __all__ = [
     "Link",
     "Logs",
+    "Metrics",
     "Projection",
     "Sink",
     "Span",
@@ -29,9 +33,13 @@ __all__ = [
     "current_traceparent",
     "export_trace",
     "exporting",
+    "figures_of",
+    "html_of",
     "logs",
+    "metrics_otlp",
     "names",
     "otlp",
+    "prometheus",
     "render_trace",
     "span_id_of",
     "through",

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 from shoal.errors import ConfigInvalid
+from shoal.observability._metrics import Metrics
 from shoal.observability._telemetry import Telemetry
 from shoal.runtime import Reader
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.metrics.export import MetricReader
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
 
 SERVICE = "shoal"
 _PATH = "/v1/traces"
+_METRICS_PATH = "/v1/metrics"
 _HTTP = "http/protobuf"
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _IN_SPANS = frozenset({"span_only", "span_and_event", "true"})
@@ -101,6 +104,88 @@ def exporting(
     return Telemetry(pipeline, history=history, capture_content=capture_content)
 
 
+def metrics_otlp(
+    endpoint: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    *,
+    service_name: str | None = None,
+    every_s: float | None = None,
+) -> Metrics:
+    """Return `Metrics` that are sent as OTLP over http/protobuf.
+
+    Args:
+        endpoint: Base URL such as `http://127.0.0.1:4318`, or a full one with a path. `None`: the standard `OTEL_*`
+            variables, else this machine's port 4318.
+        headers: Sent with each request. `None`: `OTEL_EXPORTER_OTLP_HEADERS`.
+        service_name: Name under which they are listed. `None`: `OTEL_SERVICE_NAME`, else `shoal`.
+        every_s: Seconds between two exports. `None`: `OTEL_METRIC_EXPORT_INTERVAL` (milliseconds), else 60.
+
+    Raises:
+        ConfigInvalid: An argument or one of the variables has a value that cannot be used.
+    """
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter  # noqa: PLC0415 - see above
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader  # noqa: PLC0415
+
+    _check_protocol()
+    exporter = OTLPMetricExporter(
+        endpoint=None if endpoint is None else signal_url(endpoint, _METRICS_PATH),
+        headers=None if headers is None else dict(headers),
+    )
+    millis = None if every_s is None else every_s * 1000
+    return _measuring(PeriodicExportingMetricReader(exporter, export_interval_millis=millis), service_name)
+
+
+def prometheus(port: int = 9464, address: str = "127.0.0.1", *, service_name: str | None = None) -> Metrics:
+    """Return `Metrics` that a Prometheus fetches from `http://ADDRESS:PORT/metrics`; needs `shoal[prometheus]`.
+
+    Args:
+        port: The port; 0 takes a free one. Source of the default: OpenTelemetry's own exporter.
+        address: The address to listen on; this machine alone unless given.
+        service_name: Name under which they are listed. `None`: `OTEL_SERVICE_NAME`, else `shoal`.
+
+    Raises:
+        ConfigInvalid: The extra is not installed, or the port cannot be had.
+    """
+    try:
+        from opentelemetry.exporter.prometheus import PrometheusMetricReader  # noqa: PLC0415 - an extra
+        from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415
+    except ImportError as exc:
+        raise ConfigInvalid("a Prometheus endpoint needs more packages; install `shoal[prometheus]`") from exc
+    registry = CollectorRegistry()
+    reader = PrometheusMetricReader(registry=registry)
+    try:
+        server, thread = start_http_server(port, address, registry)
+    except OSError as exc:
+        raise ConfigInvalid(
+            f"nothing can listen on {address}:{port}: {exc.strerror or exc}; name another port"
+        ) from exc
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return _measuring(reader, service_name, stop, server.server_port)
+
+
+def _measuring(
+    reader: MetricReader,
+    service_name: str | None,
+    stop: Callable[[], object] | None = None,
+    port: int | None = None,
+) -> Metrics:
+    from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415 - see above
+
+    provider = MeterProvider([reader], resource_of(service_name), shutdown_on_exit=False)
+
+    def close() -> None:
+        provider.shutdown()
+        if stop is not None:
+            stop()
+
+    return Metrics(provider, on_close=close, port=port)
+
+
 def through(provider: TracerProvider, *, capture_content: bool = False, history: Reader | None = None) -> Telemetry:
     """Return a `Telemetry` that hands spans to a `TracerProvider` of yours; its sampler decides which traces it takes.
 
@@ -150,10 +235,19 @@ def traces_url(endpoint: str) -> str:
     Raises:
         ConfigInvalid: It is no http URL.
     """
+    return signal_url(endpoint, _PATH)
+
+
+def signal_url(endpoint: str, path: str) -> str:
+    """Return *endpoint* with *path*, where it has none of its own.
+
+    Raises:
+        ConfigInvalid: It is no http URL.
+    """
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise ConfigInvalid(f"spans cannot be sent to {endpoint!r}; give a URL such as `http://127.0.0.1:4318`")
-    return endpoint if parts.path.strip("/") else urlunsplit(parts._replace(path=_PATH))
+        raise ConfigInvalid(f"nothing can be sent to {endpoint!r}; give a URL such as `http://127.0.0.1:4318`")
+    return endpoint if parts.path.strip("/") else urlunsplit(parts._replace(path=path))
 
 
 def _check_protocol() -> None:

@@ -39,6 +39,7 @@ from shoal.runtime.events import (
     StageLeft,
     ToolCallCompleted,
     TransitionChosen,
+    VolatilityBroken,
 )
 
 Level: TypeAlias = Literal["debug", "info", "warning", "error"]
@@ -333,6 +334,11 @@ _LINES: Mapping[type[Payload], _Line] = {
         _always("debug"),
         "prompt made anew",
         lambda p: {"reason": p.reason, "tokens": p.tokens_rewritten, "thinking_dropped": p.thinking_dropped},
+    ),
+    VolatilityBroken: (
+        _always("warning"),
+        "a region declared `stable` keeps changing",
+        lambda p: {"region": p.region, "tokens": p.tokens},
     ),
     InferenceCompleted: (_always("debug"), "inference completed", _answered),
     InferenceRetried: (_always("warning"), "inference retried", _retried),

@@ -55,6 +55,7 @@ from shoal.runtime.events import (
     ToolCallCompleted,
     ToolCallStarted,
     TransitionChosen,
+    VolatilityBroken,
 )
 
 _ZERO = Decimal(0)
@@ -321,6 +322,9 @@ class RunTrace:
         }
         self.place.note(names.E_COMPACTED, said)
 
+    def on_volatility(self, payload: VolatilityBroken) -> None:
+        self.place.note(names.E_VOLATILITY, {names.REGION: payload.region, names.TOKENS: payload.tokens})
+
     def on_layout(self, payload: LayoutChanged) -> None:
         said: dict[str, Value] = {names.WINDOW_TOKENS: payload.window_tokens, names.REQUEST_MODEL: payload.model}
         self.place.note(names.E_LAYOUT, said)
@@ -362,6 +366,7 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunTrace, Any], None]] = {
     Nudged: RunTrace.on_nudged,
     ModelChanged: RunTrace.on_model_changed,
     LayoutChanged: RunTrace.on_layout,
+    VolatilityBroken: RunTrace.on_volatility,
     SeedResolved: RunTrace.on_seeded,
     SeedRefreshed: RunTrace.on_refreshed,
     EntriesEvicted: RunTrace.on_evicted,

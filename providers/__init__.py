@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from shoal.providers._codex import codex
     from shoal.providers._compatible import compatible
     from shoal.providers._google import google
+    from shoal.providers._marking import Breakpoint, Marking
     from shoal.providers._openai import openai, openai_chat
     from shoal.providers._rates import RateLimit, Rates, RateStatistics
     from shoal.providers._responses import ResponsesServer
@@ -71,6 +72,7 @@ __all__ = [
     "Block",
     "Breaker",
     "BreakerState",
+    "Breakpoint",
     "Bucket",
     "Capabilities",
     "ChatEncoder",
@@ -78,6 +80,7 @@ __all__ = [
     "Fact",
     "Finish",
     "Intake",
+    "Marking",
     "Media",
     "Message",
     "ModelProfile",
@@ -142,6 +145,8 @@ __all__ = [
 
 # What needs an HTTP client is loaded when it is first asked for: importing one costs more than everything else here.
 _LAZY = {
+    "Breakpoint": "_marking",
+    "Marking": "_marking",
     "RateLimit": "_rates",
     "RateStatistics": "_rates",
     "Rates": "_rates",

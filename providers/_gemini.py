@@ -33,6 +33,13 @@ _SAMPLING = frozenset({"frequencyPenalty", "presencePenalty", "temperature", "to
 _json = msgspec.json.Encoder(order="sorted").encode
 
 
+def _allowed(allowed: Sequence[str], names: Mapping[str, str]) -> Mapping[str, object]:
+    """Return the configuration that lets a model call only *allowed*, or say something."""
+    some = [own for own in names.values() if own in allowed]
+    calling = {"mode": "VALIDATED", "allowedFunctionNames": some} if some else {"mode": "NONE"}
+    return {"functionCallingConfig": calling}
+
+
 @final
 class Tools(msgspec.Struct, frozen=True):
     """An encoded tool set: the definitions with commas between them, and our name of each by the one that was sent."""
@@ -125,7 +132,10 @@ class GeminiEncoder:
             )
         self._set_thinking(generation)
         self._set_output(generation, request, names)
-        choice = self._tool_config(as_object(options.pop("toolConfig", None)), names)
+        config = as_object(options.pop("toolConfig", None))
+        if request.allowed_tools is not None and not config:
+            config = _allowed(request.allowed_tools, names)
+        choice = self._tool_config(config, names)
         return {**options, **choice, "generationConfig": generation}
 
     def _set_thinking(self, generation: dict[str, Any]) -> None:

@@ -53,6 +53,7 @@ class ResponsesServer:
         cache_key: It takes a `prompt_cache_key`: of the shared prefix, or of the run; `None` for none.
         hides_limit: A reply that reached its limit is called complete.
         counts: It counts what a request shows.
+        allows: It can be told which of the tools may be called.
     """
 
     server: str
@@ -63,10 +64,17 @@ class ResponsesServer:
     cache_key: Literal["prefix", "run"] | None = "prefix"
     hides_limit: bool = False
     counts: bool = False
+    allows: bool = False
 
 
-OPENAI_SERVER = ResponsesServer("openai", counts=True)
+OPENAI_SERVER = ResponsesServer("openai", counts=True, allows=True)
 LLAMA_SERVER = ResponsesServer("llama.cpp", markers=False, cache_key=None, hides_limit=True)
+
+
+def _allowed(allowed: Sequence[str], names: Mapping[str, str]) -> object:
+    """Return the choice that lets a model call only *allowed*, by the names under which tools are sent."""
+    tools = [{"type": "function", "name": sent} for sent, own in names.items() if own in allowed]
+    return {"type": "allowed_tools", "mode": "auto", "tools": tools} if tools else "none"
 
 
 @final
@@ -168,6 +176,8 @@ class ResponsesEncoder:
         if request.temperature is not None:
             options["temperature"] = request.temperature
         self._leave_out(options, names)
+        if self.server.allows and request.allowed_tools is not None and names and "tool_choice" not in options:
+            options["tool_choice"] = _allowed(request.allowed_tools, names)
         settings: dict[str, Any] = {**options, "model": request.model, "store": False, "stream": True}
         if self.server.limits:
             settings["max_output_tokens"] = max(MIN_REPLY, min(request.max_tokens, self.profile.max_output_tokens))

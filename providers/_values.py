@@ -374,6 +374,8 @@ class Request(msgspec.Struct, frozen=True):
         timeout_s: Total seconds for one attempt.
         output: The form of the reply; `None` leaves it free. Left out where the profile says that the model takes none.
         stages_ahead: A later stage of the run may send the same tools to the same model.
+        allowed_tools: Of *tools*, the ones that may be called, by name; `None` for all. A vendor that cannot be told
+            offers all of them, and whoever asked has to refuse the others.
     """
 
     model: str
@@ -390,6 +392,7 @@ class Request(msgspec.Struct, frozen=True):
     timeout_s: float = 900.0
     output: OutputFormat | None = None
     stages_ahead: bool = False
+    allowed_tools: tuple[str, ...] | None = None
 
     @property
     def digest(self) -> bytes:

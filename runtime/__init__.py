@@ -19,11 +19,13 @@ from shoal.runtime._ledger import (
     plain_usage,
 )
 from shoal.runtime._limits import Limits
+from shoal.runtime._mcp import McpServer
 from shoal.runtime._orders import GivenTool, SpawnRequest
 from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._pools import Pool, Pools, PoolStatistics
 from shoal.runtime._program import Program, recorded
 from shoal.runtime._state import RunState, fold
+from shoal.runtime._statistics import LaneStatistics, SwarmStatistics
 from shoal.runtime._swarm import Swarm
 from shoal.runtime._trees import Started, agent
 from shoal.runtime.context import PartStored
@@ -53,8 +55,10 @@ __all__ = [
     "Grants",
     "JobFailed",
     "Journal",
+    "LaneStatistics",
     "Ledger",
     "Limits",
+    "McpServer",
     "MemoryJournal",
     "Observer",
     "Outcome",
@@ -78,6 +82,7 @@ __all__ = [
     "StageRow",
     "Started",
     "Swarm",
+    "SwarmStatistics",
     "Tally",
     "Tool",
     "ToolResult",

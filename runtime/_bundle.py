@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast, final
 
@@ -82,9 +82,16 @@ def _found(query: str, stage: str) -> str:
 
 def definition_of(bundle: Bundle, given: Sequence[Tool]) -> bytes:
     """Return what the journal keeps of a run's definition."""
-    tools = [{"name": t.name, "source": t.source, "schema": t.schema, "description": t.description} for t in given]
+    tools = [_plain_tool(tool) for tool in given]
     whole = {"format": FORMAT, "tools": tools, **_plain(bundle)}
     return json.dumps(whole, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _plain_tool(tool: Tool) -> dict[str, Any]:
+    said = {"name": tool.name, "source": tool.source, "schema": tool.schema, "description": tool.description}
+    if tool.connector is None:
+        return said
+    return {**said, "connector": tool.connector, "effects": asdict(tool.effects)}
 
 
 def _plain(bundle: Bundle) -> dict[str, Any]:

@@ -56,6 +56,7 @@ from shoal.runtime.tools import (
     QUESTIONS,
     SHELL,
     SUBMIT_OUTPUT,
+    LineRules,
     Tool,
     ToolResult,
     Verdict,
@@ -74,8 +75,6 @@ async def run_calls(live: Live) -> None:
     """Run the open calls of the newest reply; each is journaled as it ends."""
     turn = live.state.turn
     assert turn is not None  # decided so
-    permissions = permitted(live)
-    rules = live.host.permissions.lines(live.state.stage.stage, live.state.program.blueprint, live.context.workdir)
     to_run: list[tuple[int, Tool, Mapping[str, Any]]] = []
     for index in turn.open_calls:
         call = turn.calls[index]
@@ -86,8 +85,9 @@ async def run_calls(live: Live) -> None:
             continue
         if live.state.parked(index):
             continue
-        verdict = judge(live.state.stage.tools, call.name, str(call.arguments), permissions)
-        verdict = await with_line(verdict, rules, live.host.threads)
+        verdict = judge(live.state.stage.tools, call.name, str(call.arguments), live.permitted)
+        if verdict.tool is not None and verdict.tool.name == SHELL:
+            verdict = await with_line(verdict, _line_rules(live), live.host.threads)
         if verdict.asks and approved(live, turn, index, verdict) is not True:
             continue
         gated = _stopped(verdict, turn.seq, index)
@@ -101,12 +101,9 @@ async def run_calls(live: Live) -> None:
         await _run_all(live, turn, to_run)
 
 
-def permitted(live: Live) -> Mapping[str, Any]:
-    """Return what each tool of the stage may do."""
-    stage = live.state.stage
-    permissions = live.host.permissions
-    blueprint = live.state.program.blueprint
-    return {name: permissions.of(tool, stage.stage, blueprint) for name, tool in stage.tools.items()}
+def _line_rules(live: Live) -> LineRules:
+    """Return what decides about shell lines of the stage."""
+    return live.host.permissions.lines(live.state.stage.stage, live.state.program.blueprint, live.context.workdir)
 
 
 def _vetoed(turn: Turn, index: int) -> ToolCallCompleted | None:

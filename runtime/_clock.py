@@ -26,6 +26,10 @@ class Clock:
     monotonic: Callable[[], float] = anyio.current_time
     random: random.Random = field(default_factory=random.SystemRandom)
 
+    def stamp(self) -> float:
+        """Return the wall clock as events hold it, in unix seconds: as exact as a journal keeps it, and no more."""
+        return round(self.unix() * 1e6) / 1e6
+
     def new_id(self) -> str:
         """Return a new run id: a UUIDv7, so that ids sort by the time of their making.
 

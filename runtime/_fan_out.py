@@ -15,7 +15,7 @@ from shoal.blueprints import FanOut
 from shoal.errors import ShoalError
 from shoal.providers import Message, Text
 from shoal.runtime._agents import handed_over
-from shoal.runtime._calls import permitted, write_waiting
+from shoal.runtime._calls import write_waiting
 from shoal.runtime._failures import failure_text, first_paragraph
 from shoal.runtime._host import ChildRequest
 from shoal.runtime._live import Live
@@ -113,7 +113,7 @@ async def advance_fan_out(live: Live, index: int) -> bool:
 def _planned(live: Live, turn: Turn, index: int) -> Plan | None:
     """Return how the call is carried out; `None` where it cannot be, and has its answer."""
     call = turn.calls[index]
-    verdict = judge(live.state.stage.tools, call.name, str(call.arguments), permitted(live))
+    verdict = judge(live.state.stage.tools, call.name, str(call.arguments), live.permitted)
     if verdict.gate is not None:
         live.emit(ToolCallCompleted(turn.seq, index, Text.of(verdict.said), is_error=True, gate=verdict.gate))
         return None

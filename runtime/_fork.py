@@ -49,13 +49,13 @@ class Copy(msgspec.Struct, frozen=True):
 
     Args:
         run_id: Its id.
-        definition: Digest of what it is made of.
+        spawned: What it was spawned as, and is made of.
         paused: It waits for somebody where its history ends.
         events: What it begins with, oldest first.
     """
 
     run_id: str
-    definition: str
+    spawned: RunSpawned
     paused: bool
     events: tuple[Event, ...]
 
@@ -159,7 +159,7 @@ def _copy(source: str, history: Sequence[Event], renamed: Mapping[str, str]) -> 
     first = Event(run_id, 1, history[0].at, msgspec.structs.replace(spawned, **changes))
     events = (first, *(Event(run_id, e.seq, e.at, _renaming(e.payload, renamed)) for e in history[1:]))
     waiting = [event.payload for event in events if isinstance(event.payload, RunPaused | RunResumed)]
-    return Copy(run_id, spawned.definition, bool(waiting) and isinstance(waiting[-1], RunPaused), events)
+    return Copy(run_id, spawned, bool(waiting) and isinstance(waiting[-1], RunPaused), events)
 
 
 def _renaming(payload: Payload, renamed: Mapping[str, str]) -> Payload:

@@ -10,6 +10,7 @@ from typing import final
 
 import msgspec
 
+from shoal.errors import HardCapExceeded
 from shoal.providers import Message, Request, Segment, Text
 from shoal.runtime._ask import Standing, overflow
 from shoal.runtime._host import Serving
@@ -24,6 +25,7 @@ from shoal.runtime.context import (
     Prompt,
     PromptChange,
     PromptEpoch,
+    View,
     Ways,
     assemble,
     estimate,
@@ -78,6 +80,7 @@ async def fitting(live: Live, serving: Serving, question: Question | None) -> Se
     """
     await render(live)
     await relieve(live, serving)
+    await keep_caps(live)
     for last in (False, True):
         sending = _prepared(live, serving, question)
         over = await measure(live, serving, sending.request, sending.size)
@@ -96,6 +99,31 @@ def wanted_reply(live: Live, serving: Serving) -> int:
 
 
 # --- making room
+
+
+async def keep_caps(live: Live) -> None:
+    """Compact old turns where the request has more characters than the stage's soft cap.
+
+    Raises:
+        HardCapExceeded: It has more than the hard cap, whatever went.
+    """
+    view = live.state.view
+    knobs, conversation = view.layout.knobs, view.states[CONVERSATION]
+    if knobs is None or conversation.view is None:
+        return
+    seen: View = conversation.view
+    if live.state.prompt().chars > knobs.soft_cap:
+        old = seen.compactable(conversation)
+        in_vain = live.state.in_vain >= 0 and seen.edges(conversation).turns < live.state.in_vain + max(1, knobs.tail)
+        if old and not in_vain:
+            order_summaries(live, [Order(CONVERSATION, old)])
+            await wait_for_summaries(live, [CONVERSATION])
+    chars = live.state.prompt().chars
+    if chars > knobs.hard_cap:
+        raise HardCapExceeded(
+            f"the request of stage {live.state.stage.name!r} has {chars} characters and `hard_cap_chars` is "
+            f"{knobs.hard_cap}; raise it, or have the stage do less"
+        )
 
 
 async def relieve(live: Live, serving: Serving, *, over_tokens: int = 0) -> None:
@@ -205,6 +233,7 @@ def _prepared(live: Live, serving: Serving, question: Question | None) -> Sendin
         {} if model is None else model.parameters,
         live.host.limits.request_timeout_s if model is None or model.timeout_s is None else model.timeout_s,
         stages_ahead=stage.stages_ahead,
+        allowed_tools=stage.allowed,
     )
     return Sending(serving, prompt, request, size, tokens, wanted)
 

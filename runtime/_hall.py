@@ -7,6 +7,7 @@ knows where each run stands.
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Generic, TypeVar, final
 
 import anyio
 
-from shoal.actors import ChildSpec, DynamicSupervisor
+from shoal.actors import ChildSpec, DynamicSupervisor, SupervisionEvent
 from shoal.blueprints import Blueprint, ModelSettings, load, resolve
 from shoal.errors import (
     ChildNotFound,
@@ -39,6 +40,7 @@ from shoal.runtime._keys import Keys
 from shoal.runtime._lanes import WIDTHS, Job, LaneDesk
 from shoal.runtime._limits import Limits
 from shoal.runtime._live import Live
+from shoal.runtime._mcp import Connections, McpServer
 from shoal.runtime._mending import cancel_strays, mended
 from shoal.runtime._pools import Pools
 from shoal.runtime._program import Program, recorded
@@ -92,6 +94,7 @@ class Hall:
         retry: How often a request is repeated.
         pools: Limits of pools by name.
         scripts: Functions of the program in the place of scripts, by the path that a blueprint names.
+        mcp: MCP servers whose tools runs may use.
     """
 
     def __init__(
@@ -104,6 +107,7 @@ class Hall:
         retry: RetryPolicy,
         pools: Mapping[str, int],
         scripts: Mapping[str, Functions] | None = None,
+        mcp: Sequence[McpServer] = (),
     ) -> None:
         self.journal = journal
         self.clock = clock
@@ -122,12 +126,15 @@ class Hall:
             _threads.limiter(limits.commands),
         )
         self.sandbox = Sandbox(limits.scripts, threads=self.threads, trusted=scripts)
+        self.connections = Connections(mcp)
         self.standings = Standings()
         self.keys = Keys(journal, clock)
         self.keeper = Keeper(
             self, self.runs, self.standings, self._house_again, self._abandon, self._stop_at_budget, self.load
         )
         self.purses = Purses(journal, clock, self._state_of, self.keeper.reach)
+        self.restarts: Counter[str] = Counter()
+        """How often supervisors restarted something, by the supervisor's path."""
         self._crashes: dict[str, str] = {}
         self._ready: _Recent[tuple[object, ...], tuple[object, Program]] = _Recent()
         self._files: dict[tuple[object, ...], Bundle] = {}
@@ -203,11 +210,16 @@ class Hall:
     def _load(self, name: str, base: Path | None) -> Blueprint:
         return load(resolve(name, base=base))
 
-    def program(self, bundle: Bundle, tools: Sequence[Tool] = ()) -> Program:
-        """Return *bundle* made ready to run; runs of one bundle with the same tools share it."""
-        key = (id(bundle), *map(id, tools))
+    async def program(self, bundle: Bundle, tools: Sequence[Tool] = ()) -> Program:
+        """Return *bundle* made ready to run; runs of one bundle with the same tools share it.
+
+        Raises:
+            SpawnRefused: It lists tools that nobody has, or a server of tools cannot be reached.
+        """
+        connected = await self.connections.tools_for(bundle, tools) if len(self.connections) else ()
+        key = (id(bundle), *map(id, tools), *map(id, connected))
         # What the key names is kept with the program: while that lives, its ids name nothing else.
-        return self._ready.get(key, lambda: ((bundle, tools), Program(bundle, tools)))[1]
+        return self._ready.get(key, lambda: ((bundle, tools, connected), Program(bundle, tools, connected)))[1]
 
     def adopt(self, blueprint: Blueprint) -> Bundle:
         """Return *blueprint*, built in Python, with its workers; the same object is made ready once."""
@@ -226,18 +238,28 @@ class Hall:
     def _recorded(self, digest: str, tools: Sequence[Tool]) -> Program:
         bundle, given = read_definition(self.journal.definition(digest))
         at_hand = {tool.name: tool for tool in tools}
+        connected = [self.connections.recorded(tool) for tool in given if tool.get("connector")]
+        given = [tool for tool in given if not tool.get("connector")]
         missing = [str(tool["name"]) for tool in given if tool["name"] not in at_hand]
         if missing:
             listed = ", ".join(f"`{name}`" for name in missing)
             raise DefinitionMissing(f"this run has the functions {listed} as tools; give them again with `tools=[…]`")
-        return Program(bundle, [at_hand[str(tool["name"])] for tool in given])
+        return Program(bundle, [at_hand[str(tool["name"])] for tool in given], connected)
 
-    def check_functions(self, spawned: RunSpawned) -> None:
+    def check_functions(self, spawned: RunSpawned, tools: Sequence[Tool]) -> None:
         """See that the functions that stand in the place of a run's scripts are here; a changed one is named.
+
+        Functions that it has as *tools* are named too, where their source is not what it was.
 
         Raises:
             DefinitionMissing: One is not; it is named.
         """
+        here_now = {tool.name: tool.source for tool in tools}
+        for was in spawned.tools:
+            now = here_now.get(was.name)
+            if now is not None and now[1] != was.digest:
+                said = f"the function {was.name!r}, a tool of this run, is not what it was when the run began"
+                warnings.warn(said, RuntimeWarning, stacklevel=3)
         for path, digest in spawned.scripts:
             kept = self.journal.definition(digest).decode()
             if not kept.startswith(MARK):
@@ -313,7 +335,9 @@ class Hall:
         self._check_open()
         await self.journal.barrier()
         copies = plan_fork(self.journal, run_id, at, self.clock.new_id)
-        programs = {copy.run_id: self.defined(copy.definition, tools) for copy in copies}
+        programs = {copy.run_id: self.defined(copy.spawned.definition, tools) for copy in copies}
+        for copy in copies:
+            self.check_functions(copy.spawned, tools)
         for copy in copies:
             for event in copy.events:
                 self.journal.graft(event)
@@ -349,6 +373,11 @@ class Hall:
         """Return what the last life of a run crashed with, once; `None` where it did not."""
         return self._crashes.pop(run_id, None)
 
+    def supervised(self, event: SupervisionEvent) -> None:
+        """Take note of what a supervisor did."""
+        if event.kind == "restarting":
+            self.restarts[event.supervisor] += 1
+
     # --- where runs stand (Home)
 
     @property
@@ -379,7 +408,7 @@ class Hall:
         await cancel_strays(self, state)
 
     def _looked_at(self, digest: str) -> Program:
-        return self._ready.get((digest,), lambda: (None, recorded(self.journal.definition(digest))))[1]
+        return self._ready.get(("looked at", digest), lambda: (None, recorded(self.journal.definition(digest))))[1]
 
     def arrived(self, live: Live, wake: Callable[[], None], *, stays: bool) -> None:
         """Take note of a life of a run; one that *stays* never leaves memory before its end."""
@@ -445,7 +474,7 @@ class Hall:
                 "children; raise `max_child_depth`"
             )
         run_id = self.clock.new_id()
-        program = live.state.program if wanted.stage is not None else self._child_program(live, wanted)
+        program = live.state.program if wanted.stage is not None else await self._child_program(live, wanted)
         allowed = (made.children_deeper - 1, program.blueprint.max_child_depth, wanted.most_depth)
         takes = callers_of(program.regions)
         offered = {name: text for name, text in wanted.offered.items() if name in takes}
@@ -501,12 +530,12 @@ class Hall:
             raise RunIsOver(f"run {run_id} is over; it can have no more children", run_id=run_id)
         raise RunNotFound(f"run {run_id} does not live here; take it up with `shoal resume {run_id}`", run_id=run_id)
 
-    def _child_program(self, live: Live, wanted: ChildRequest) -> Program:
+    async def _child_program(self, live: Live, wanted: ChildRequest) -> Program:
         if isinstance(wanted.blueprint, Blueprint):
-            return self.program(self.adopt(wanted.blueprint), wanted.tools)
+            return await self.program(self.adopt(wanted.blueprint), wanted.tools)
         given = live.state.program.bundle.workers.get(str(wanted.blueprint))
         if given is not None:
-            return self.program(given, wanted.tools)
+            return await self.program(given, wanted.tools)
         path = resolve(wanted.blueprint, base=live.state.program.blueprint.folder)
         workdir = live.context.workdir
         if wanted.by_model and (path.resolve() == workdir or workdir in path.resolve().parents):
@@ -514,7 +543,7 @@ class Hall:
                 f"{_called(wanted.blueprint)!r} lies in the run's working directory; a model may not run what it could "
                 "write"
             )
-        return self.program(self.bundle(path), wanted.tools)
+        return await self.program(self.bundle(path), wanted.tools)
 
     async def command(self, run_id: str, command: Command) -> None:
         """Carry out *command*, wherever the run is; returns once its effect is durable."""

@@ -18,14 +18,14 @@ from shoal.runtime._guard import Question, Sending, fitting
 from shoal.runtime._hooks import before_inference, seen
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
-from shoal.runtime._measure import count_with, framing
+from shoal.runtime._measure import count_with
 from shoal.runtime._parts import made_by_model
 from shoal.runtime._routed_parts import route_parts, vetted_parts
 from shoal.runtime._scripting import draft_of, frees, kept_renders, vetted
 from shoal.runtime._side import write
 from shoal.runtime._state import calls_of
-from shoal.runtime.context import CONVERSATION, Draft
-from shoal.runtime.events import InferenceCompleted, InferenceStarted, ModelChanged
+from shoal.runtime.context import CONVERSATION, Draft, Prompt
+from shoal.runtime.events import InferenceCompleted, InferenceStarted, ModelChanged, VolatilityBroken
 
 
 async def infer(live: Live) -> None:
@@ -91,7 +91,9 @@ async def _answer(live: Live, question: Question | None) -> tuple[InferenceCompl
             return None
         made = await made_by_model(live, completed.reply.parts)
         seqs = tuple([live.keep(part) for part in made])
-        payload = completion(completed, purpose, started, serving, sending.prompt.parts, framing(sending.prompt), seqs)
+        payload = completion(
+            completed, purpose, started, serving, sending.prompt.parts, sending.prompt.framing_tokens, seqs
+        )
         for account in accounts:
             account.spend(payload)
         return payload, completed
@@ -118,6 +120,9 @@ async def _asked(live: Live, sending: Sending, purpose: Purpose) -> tuple[Comple
     Where the provider cannot serve at all, the stage goes on with its next candidate.
     """
     serving = sending.serving
+    if purpose == "stage":
+        for region in live.state.unsteady():
+            live.emit(VolatilityBroken(region, behind(sending.prompt, region)))
     started = live.emit(
         InferenceStarted(
             purpose,
@@ -146,7 +151,7 @@ async def _asked(live: Live, sending: Sending, purpose: Purpose) -> tuple[Comple
 async def _failed(live: Live, serving: Serving, purpose: Purpose, started: int, error: ProviderError) -> None:
     name = type(error).__name__
     live.emit(failed(purpose, started, error))
-    if name == "ContextOverflow":
+    if isinstance(error, ContextOverflow):
         return  # another provider's window is another stage's business: the stage's own edge decides
     following = _next_candidate(live, serving)
     if following is not None:
@@ -170,3 +175,10 @@ def _next_candidate(live: Live, serving: Serving) -> Serving | None:
         return None
     rest = candidates[labels.index(serving.label) + 1 :]
     return rest[0] if rest else None
+
+
+def behind(prompt: Prompt, region: str) -> int:
+    """Return what *prompt* costs from the first part of *region* on."""
+    parts = prompt.parts
+    first = next((at for at, part in enumerate(parts) if part.owner == region), len(parts))
+    return sum([part.tokens for part in parts[first:]])

@@ -108,6 +108,12 @@ class Keeper:
             self._roused[run_id] = None
             self._bell.set()
 
+    def bring_back(self) -> None:
+        """Bring back every run that is kept here and does not live: its supervisor was stopped, and is there again."""
+        for run_id in self.made_of:
+            if run_id not in self.live:
+                self.wake(run_id)
+
     def orphan(self, run_id: str) -> None:
         """Have a run ended whose parent is over."""
         self._orphans[run_id] = None

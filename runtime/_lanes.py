@@ -152,9 +152,18 @@ class LaneDesk:
         self._numbers = 0
 
     def __repr__(self) -> str:
-        queued = sum(len(jobs) for jobs in self._queue.values())
         down = "" if self._wake is not None else ", down"
-        return f"<Lane {self.lane} {len(self._running)}/{self.width} running, {queued} queued{down}>"
+        return f"<Lane {self.lane} {self.running}/{self.width} running, {self.queued} queued{down}>"
+
+    @property
+    def queued(self) -> int:
+        """How many jobs wait."""
+        return sum(len(jobs) for jobs in self._queue.values())
+
+    @property
+    def running(self) -> int:
+        """How many jobs are under way."""
+        return len(self._running)
 
     def submit(self, job: Job) -> None:
         """Take *job*; a lane that is down degrades it at once."""

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Protocol, final
 
 import anyio
 
+from shoal.blueprints import Permission
 from shoal.providers import Message
 from shoal.runtime._attachment import Prepared, named
 from shoal.runtime._host import Host, Serving
+from shoal.runtime._program import StageProgram
 from shoal.runtime._seed_files import OWN_FOLDER
 from shoal.runtime._state import RunState
 from shoal.runtime._tooling import context_of
@@ -52,7 +54,9 @@ class Live:
     """
 
     __slots__ = (
+        "_context",
         "_journal",
+        "_permitted",
         "_serving",
         "_settled",
         "fan_outs",
@@ -89,6 +93,8 @@ class Live:
         """Since when it has only had to wait, in monotonic seconds; `None` while it is at work."""
         self._serving: tuple[tuple[str, str, int], Serving] | None = None
         self._settled: anyio.Event | None = None
+        self._context: ToolContext | None = None
+        self._permitted: tuple[StageProgram, Mapping[str, Permission]] | None = None
 
     def __repr__(self) -> str:
         return f"<Live {self.state!r}>"
@@ -101,7 +107,18 @@ class Live:
     @property
     def context(self) -> ToolContext:
         """What the run's tools work with."""
-        return context_of(self.host, self.state)
+        if self._context is None:
+            self._context = context_of(self.host, self.state)
+        return self._context
+
+    @property
+    def permitted(self) -> Mapping[str, Permission]:
+        """What each tool of the stage may do."""
+        stage = self.state.stage
+        if self._permitted is None or self._permitted[0] is not stage:
+            of, blueprint = self.host.permissions.of, self.state.program.blueprint
+            self._permitted = (stage, {name: of(tool, stage.stage, blueprint) for name, tool in stage.tools.items()})
+        return self._permitted[1]
 
     def script(self, path: str) -> Script:
         """Return the run's script at *path*, as it was when the run was spawned.
@@ -130,7 +147,7 @@ class Live:
         """
         if self.over:
             raise Late(f"run {self.run_id} is over; nothing is written to it any more")
-        event = Event(self.run_id, self.state.seq + 1, self.host.clock.unix(), payload)
+        event = Event(self.run_id, self.state.seq + 1, self.host.clock.stamp(), payload)
         self._journal.append(event)
         self.state.apply(event, message)
         return event.seq

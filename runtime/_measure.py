@@ -15,8 +15,6 @@ from shoal.runtime.context import Prompt
 from shoal.runtime.events import TokensMeasured
 
 ESTIMATE = "estimate"
-FRAMING_TOKENS = 3
-"""Estimate of what frames one message."""
 
 
 @final
@@ -38,12 +36,7 @@ class Size(msgspec.Struct, frozen=True, gc=False):
 
 def size_of(prompt: Prompt) -> Size:
     """Return what *prompt* is estimated at."""
-    return Size(prompt.tokens - prompt.tools.tokens, prompt.tools.tokens + framing(prompt))
-
-
-def framing(prompt: Prompt) -> int:
-    """Return the estimate of what frames the messages of *prompt*."""
-    return FRAMING_TOKENS * sum([len(segment.messages) for segment in prompt.messages])
+    return Size(prompt.tokens - prompt.tools.tokens, prompt.tools.tokens + prompt.framing_tokens)
 
 
 async def count_with(live: Live, serving: Serving) -> None:

@@ -126,13 +126,13 @@ class Pools:
             pool = self._pools[name] = Pool(name, self._default)
         return pool
 
+    def statistics(self) -> Mapping[str, PoolStatistics]:
+        """Return how busy each pool is, by name."""
+        return {name: pool.statistics() for name, pool in self._pools.items()}
+
     @asynccontextmanager
     async def way(self, provider: str, model: str, run_id: str) -> AsyncGenerator[None]:
         """Hold a place towards *provider* while the block runs, and one towards *model* where that has a limit."""
         own = self._pools.get(f"{provider}:{model}")
         async with nullcontext() if own is None else own.slot(run_id), self.get(provider).slot(run_id):
             yield
-
-    def statistics(self) -> Mapping[str, PoolStatistics]:
-        """Return how busy each pool is, by name."""
-        return {name: pool.statistics() for name, pool in self._pools.items()}

@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import final
+from typing import Any, final
 
 from shoal.blueprints import Blueprint, ModelSettings, OutputSpec, Region, Stage, stage_tools, tool_name
 from shoal.errors import SpawnRefused, ToolInvalid
@@ -20,7 +20,7 @@ from shoal.runtime._output_spec import NOTHING_ASKED, OutputAsked, merged, told
 from shoal.runtime._script_tools import ToolFile, script_tool
 from shoal.runtime.context import Layout, Theme, layout_of, names_of
 from shoal.runtime.scripts import Script
-from shoal.runtime.tools import BUILT_IN, SUBMIT_OUTPUT, Tool, compiled, schema_bytes
+from shoal.runtime.tools import BUILT_IN, SUBMIT_OUTPUT, Effects, Tool, compiled, schema_bytes
 
 
 @final
@@ -40,6 +40,7 @@ class StageProgram:
         model: Who serves it and how it is called: its own word, else the blueprint's; `None` for the host's default.
         stages_ahead: A stage that may follow, at once or later, offers the same tools to the same model.
         output: What its answer has to look like.
+        allowed: Of *offered*, the tools that it may call, by name; `None` for all of them.
     """
 
     stage: Stage
@@ -53,6 +54,7 @@ class StageProgram:
     model: ModelSettings | None = None
     stages_ahead: bool = False
     output: OutputSpec = field(default_factory=OutputSpec)
+    allowed: tuple[str, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -73,18 +75,20 @@ class Program:
     Args:
         bundle: The blueprint, with the ones its stages name as workers.
         given: Tools that the spawn brings in code.
+        connected: Tools of MCP servers; the stages that list them, or their servers, see them.
 
     Raises:
         SpawnRefused: A stage lists a tool that nobody has, a given one would take another's place, or an answer's
             schema is none.
     """
 
-    def __init__(self, bundle: Bundle, given: Sequence[Tool] = ()) -> None:
+    def __init__(self, bundle: Bundle, given: Sequence[Tool] = (), connected: Sequence[Tool] = ()) -> None:
         blueprint = bundle.blueprint
         self.bundle = bundle
         self.blueprint = blueprint
         self.given = tuple(given)
-        self.definition = definition_of(bundle, self.given)
+        self.connected = tuple(connected)
+        self.definition = definition_of(bundle, (*self.given, *self.connected))
         """What the journal keeps of it."""
         self.digest = hashlib.sha256(self.definition).hexdigest()[:32]
         _check_given(self.given)
@@ -92,7 +96,12 @@ class Program:
         self.shipped, broken = _shipped(bundle.tools)
         """Tools that the blueprint ships as scripts, each with its file."""
         # A function given in code takes the place of a script of its name: whoever runs the blueprint trusts it more.
-        known = {**BUILT_IN, **{tool.name: tool for tool, _ in self.shipped}, **{t.name: t for t in self.given}}
+        known = {
+            **by_any_name(self.connected),
+            **BUILT_IN,
+            **{tool.name: tool for tool, _ in self.shipped},
+            **{t.name: t for t in self.given},
+        }
         self.outside: Mapping[str, Tool] = {name: tool for name, tool in known.items() if tool.call is not None}
         """The tools that reach outside the run, by name."""
         listed = {name for stage in blueprint.stages for name in stage_tools(stage)}
@@ -102,6 +111,9 @@ class Program:
             stage.name: _stage(blueprint, stage, position, known, for_all, theme, broken)
             for position, stage in enumerate(blueprint.stages)
         }
+        if blueprint.tool_list == "run":
+            whole = offer(_tools_of(stages.values()))
+            stages = {name: _restricted(stage, whole) for name, stage in stages.items()}
         self.stages: Mapping[str, StageProgram] = _looking_ahead(stages)
         self._seen: dict[tuple[str, bool, OutputAsked], StageProgram] = {}
         self._shared: dict[Text, Text] = {}
@@ -135,11 +147,18 @@ class Program:
         key = (stage, unattended, asked)
         known = self._seen.get(key)
         if known is None:
-            whole = self.stages[stage]
-            if asked != NOTHING_ASKED:
-                whole = _answering(whole, merged(self.blueprint.output, whole.stage.output, asked))
-            known = self._seen[key] = _left_alone(whole) if unattended else whole
+            known = self._own(stage, unattended=unattended, asked=asked)
+            if self.blueprint.tool_list == "run":
+                every = [self._own(name, unattended=unattended, asked=asked) for name in self.stages]
+                known = _restricted(known, offer(_tools_of(every)))
+            self._seen[key] = known
         return known
+
+    def _own(self, stage: str, *, unattended: bool, asked: OutputAsked) -> StageProgram:
+        whole = self.stages[stage]
+        if asked != NOTHING_ASKED:
+            whole = _answering(whole, merged(self.blueprint.output, whole.stage.output, asked))
+        return _left_alone(whole) if unattended else whole
 
     @property
     def tool_scripts(self) -> Sequence[Script]:
@@ -167,10 +186,24 @@ def recorded(definition: bytes) -> Program:
         DefinitionMissing: It was written by a newer version.
     """
     bundle, given = read_definition(definition)
-    tools = [
-        Tool(t["name"], t["description"], t["schema"], None, source=t["source"] and tuple(t["source"])) for t in given
-    ]
-    return Program(bundle, tools)
+    tools = [shown_only(each) for each in given]
+    return Program(bundle, [t for t in tools if not t.connector], [t for t in tools if t.connector])
+
+
+def shown_only(recorded: Mapping[str, Any]) -> Tool:
+    """Return a tool as the journal holds it, which nothing can call."""
+    source, connector = recorded["source"], recorded.get("connector")
+    effects = Effects(**recorded.get("effects", {}))
+    return Tool(
+        recorded["name"],
+        recorded["description"],
+        recorded["schema"],
+        None,
+        "ask" if connector else "allow",
+        effects,
+        source and tuple(source),
+        connector and tuple(connector),
+    )
 
 
 def _shipped(files: Sequence[ToolFile]) -> tuple[tuple[tuple[Tool, ToolFile], ...], Mapping[str, str]]:
@@ -201,7 +234,8 @@ def _stage(
     theme: Theme,
     broken: Mapping[str, str],
 ) -> StageProgram:
-    names = dict.fromkeys((*stage_tools(stage), *for_all))
+    served = [t.name for t in known.values() if t.connector and t.connector[0] in stage.available_connectors]
+    names = dict.fromkeys((*stage_tools(stage), *for_all, *served))
     missing = [name for name in names if name not in known]
     unusable = next((name for name in missing if name in broken), None)
     if unusable is not None:
@@ -215,7 +249,8 @@ def _stage(
             f"stage {stage.name!r} of {blueprint.name!r} lists {listed}, which nobody has; "
             "give it with `spawn(tools=[…])`, ship it as `tools/NAME.py`, or take it out of `available_tools`"
         )
-    tools = {name: known[name] for name in names}
+    # A tool of a server is offered under its whole name, however the stage calls it.
+    tools = {known[name].name if known[name].connector else name: known[name] for name in names}
     _check_output(blueprint, stage)
     layout = layout_of(blueprint, stage, theme)
     regions = layout.regions.items()
@@ -266,6 +301,13 @@ def _asked_of(model: ModelSettings | None) -> object:
     return None if model is None else (model.models, model.allow_user_default, model.parameters)
 
 
+def by_any_name(connected: Sequence[Tool]) -> Mapping[str, Tool]:
+    """Return tools of MCP servers by the names that stages may use: the whole one, and the bare one if unique."""
+    bare = Counter(tool.connector[1] for tool in connected if tool.connector)
+    short = {tool.connector[1]: tool for tool in connected if tool.connector and bare[tool.connector[1]] == 1}
+    return {**short, **{tool.name: tool for tool in connected}}
+
+
 def _check_given(given: Sequence[Tool]) -> None:
     names = Counter(tool.name for tool in given)
     for tool in given:
@@ -303,6 +345,19 @@ def _left_alone(program: StageProgram) -> StageProgram:
     needed = {tool_name(name) for name in program.stage.required_tools}
     tools = {name: t for name, t in program.tools.items() if not t.effects.asks_human or name in needed}
     return program if len(tools) == len(program.tools) else replace(program, tools=tools, offered=offer(tools))
+
+
+def _tools_of(stages: Iterable[StageProgram]) -> Mapping[str, Tool]:
+    """Return the tools of *stages*, in whose requests all of them stand; of two of one name the first stage's."""
+    tools: dict[str, Tool] = {}
+    for stage in stages:
+        tools = {**stage.tools, **tools}
+    return tools
+
+
+def _restricted(program: StageProgram, offered: ToolSet) -> StageProgram:
+    """Return *program* with all of *offered* in its requests, of which it may call its own."""
+    return replace(program, offered=offered, allowed=tuple(sorted(program.tools)))
 
 
 def offer(tools: Mapping[str, Tool]) -> ToolSet:

@@ -142,6 +142,19 @@ class RunActor(Actor):
         """Take up a run that has lived before."""
         # What the life before appended may still be on its way; without it two events would have one seq.
         await self._host.journal.barrier()
+        crash = self._crash(run_id)
+        try:
+            self._read_back(run_id, crash)
+        except JournalFailed:
+            raise
+        except Exception as exc:
+            if crash is None:
+                raise  # whoever takes it up is told
+            # Nobody is there to be told, and each further try would fail at once, without end.
+            why = f"run {run_id} crashed and cannot be taken up again ({type(exc).__name__}: {exc}); it crashed with"
+            raise JournalFailed(f"{why}\n{crash}", run_id=run_id) from exc
+
+    def _read_back(self, run_id: str, crash: str | None) -> None:
         damage: JournalDamaged | None = None
         try:
             state = self._home.load(run_id)
@@ -149,7 +162,7 @@ class RunActor(Actor):
             damage, state = found, self._home.mended(run_id, found)
         self.live = Live(state, self._host)
         self._mended = damage is not None
-        self._take_up(state, self._crash(run_id), damage)
+        self._take_up(state, crash, damage)
 
     def _take_up(self, state: RunState, crash: str | None, damage: JournalDamaged | None) -> None:
         live = self.live

@@ -73,7 +73,7 @@ def read_seed(path: str, sources: Sources) -> str | Prepared:
     """
     place = _place(path, sources)
     data = _bytes(path, place, max(sources.most_bytes, sources.part_bytes))
-    if len(data) > sources.part_bytes or sniff(data) == "text/plain":
+    if sniff(data) == "text/plain":
         return _text(path, data, sources.most_bytes)
     try:
         return prepare(Attachment(data, shown_name(path) or path), sources.part_bytes)

@@ -20,12 +20,14 @@ from shoal.runtime._budget import Worst
 from shoal.runtime._host import Serving
 from shoal.runtime._lanes import Job, JobFailed
 from shoal.runtime._live import Live
-from shoal.runtime._measure import FRAMING_TOKENS, Size, measure
+from shoal.runtime._measure import Size, measure
 from shoal.runtime._parts import with_parts
 from shoal.runtime._scripting import vetted_blocks
 from shoal.runtime._seeds import in_text, resolve_seeds
 from shoal.runtime._sources import repeatable, sources_of
 from shoal.runtime.context import (
+    CONVERSATION,
+    FRAMING_TOKENS,
     NOTHING_SAID,
     OVERHEAD,
     Draft,
@@ -214,7 +216,9 @@ async def _summarise(live: Live, job_id: int, started: LaneStarted, settings: La
     change, orders = live.state.view.plan_summary(started.region, started.entry_ids, summary, cost)
     if change is None:
         held = sum(len(_shown(entry).encode()) for entry in entries)
-        raise JobFailed("not_smaller", "the summary is not smaller", final=True, bytes_saved=held - len(text.encode()))
+        knobs = live.state.view.layout.knobs if started.region == CONVERSATION else None
+        why = "the summary is not smaller" + ("" if knobs is None else "; raise `soft_cap_chars`")
+        raise JobFailed("not_smaller", why, final=True, bytes_saved=held - len(text.encode()))
     live.emit(change)
     live.emit(LaneCompleted("compaction", job_id, started.region))
     order_summaries(live, orders)

@@ -283,7 +283,7 @@ async def _first_events(
     drafting: _Drafting,
     scripts: Mapping[str, Script],
 ) -> list[Event]:
-    first = Event(state.run_id, 1, host.clock.unix(), spawned)
+    first = Event(state.run_id, 1, host.clock.stamp(), spawned)
     state.apply(first)
     live = Live(state, host, journal=drafting, scripts=scripts)
     program = state.program.stages[stage]

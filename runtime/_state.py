@@ -26,6 +26,7 @@ from shoal.runtime.context import (
     WHOLE,
     Calibration,
     ContextCompacted,
+    Edges,
     EntriesEvicted,
     EntriesReleased,
     EntryWritten,
@@ -43,6 +44,7 @@ from shoal.runtime.context import (
     Shelf,
     Window,
     assemble,
+    declared_stable,
     load_rendering,
     materialise,
     nowhere,
@@ -325,10 +327,14 @@ class RunState:
         self.usage = Usage()
         self.cost: Decimal | None = Decimal(0)
         self.calibration: dict[str, Calibration] = {}
+        self.tokenizer: str | None = None
+        """Who counted what was written last, where that was no estimate."""
         self.epoch: Epoch | None = None
         """What was sent to the stage's model, where that binds its thinking to it; `None` for any other model."""
         self.epochs = 0
         """How many epochs there were."""
+        self.steady: dict[str, tuple[bytes, int]] = {}
+        """Of regions declared `stable`: what stood for each in the newest request, and how often it had changed."""
         self.asked = (0, 0)
         """Estimates of the newest request of the stage: its regions, and what is in none."""
         self.renders: Mapping[str, str] = {}
@@ -337,6 +343,8 @@ class RunState:
         """Seq and error of each restart since the run last got on."""
         self.repeats = Repeats(program.blueprint.repetition)
         """What was called since the run last got on."""
+        self.in_vain = -1
+        """How many turns the conversation had when compacting it gained nothing; -1 where it never did."""
         self.stopped: str | None = None
         """Why a hook stopped the run; `None` where none did."""
         self.hooks_at_end: dict[str, HookRan] = {}
@@ -373,6 +381,11 @@ class RunState:
         """How estimates for the current model are corrected."""
         return self.calibrated(self.serving[1])
 
+    def costs(self, prompt: Prompt) -> int:
+        """Return what *prompt* costs on the stage's model: its estimate, corrected by what earlier requests cost."""
+        regions = prompt.tokens - prompt.tools.tokens
+        return self.now_calibration.corrected(regions, prompt.tools.tokens + prompt.framing_tokens)
+
     def calibrated(self, model: str) -> Calibration:
         """Return how estimates for *model* are corrected."""
         return self.calibration.get(model, Calibration())
@@ -395,6 +408,12 @@ class RunState:
         assert turn is not None  # a call stands in a reply
         child = self.children.get(turn.waiting.get(index, ""))
         return turn.asking(index) or (child is not None and child.ended is None)
+
+    def unsteady(self) -> tuple[str, ...]:
+        """Return the regions declared `stable` that the next request shows changed for the second time."""
+        now = declared_stable(self.view)
+        known = {name: self.steady.get(name) for name in now}
+        return tuple(name for name, held in known.items() if held and held[1] == 1 and held[0] != now[name])
 
     def busy_regions(self) -> frozenset[str]:
         """Regions whose summary is being made."""
@@ -472,13 +491,26 @@ class RunState:
                 message = Message("user", () if written.text is None else (written.text,), blobs=blobs)
         if self.epoch is not None and written.replaces:
             self.epoch.note(self.view, written)
+        edges = self._edges_in(written)
+        if written.counted != "estimate":
+            self.tokenizer = written.counted
         self.view.apply(written, event.seq, event.at, message)
+        if self.epoch is not None and edges != self._edges_in(written):
+            self.epoch.moved("masking")
         if self.inbox:
             self.inbox = [(seq, mail) for seq, mail in self.inbox if seq != written.source]
         if self.visit is not None and self.visit.points:
             self._hear(written.source)
         if written.kind == "tool_result" and self.turn is not None:
             self.turn.answered.add(next(i for i, call in enumerate(self.turn.calls) if call.call_id == message.call_id))
+
+    def _edges_in(self, written: EntryWritten) -> tuple[int, int]:
+        """Return where the view of the conversation changes, where *written* is a turn of it."""
+        state = self.view.states[CONVERSATION]
+        if self.epoch is None or state.view is None or written.kind != "assistant_turn":
+            return (0, 0)
+        edges: Edges = state.view.edges(state)
+        return edges.masked, edges.forgotten
 
     def _hear(self, source: int) -> None:
         """Take note that what a person said at an interaction point stands in the window."""
@@ -505,7 +537,10 @@ class RunState:
         if self.window is None:
             self.window = Window(layout, payload.window_tokens, payload.intake, self.shelf)
         else:
-            self.window.enter(layout, payload.window_tokens, payload.intake)
+            since = event.seq if layout.fresh else 0
+            if self.epoch is not None and (since, layout.knobs) != (self.window.since, self.window.layout.knobs):
+                self.epoch.moved("masking")
+            self.window.enter(layout, payload.window_tokens, payload.intake, since=since)
         self._serve(payload.provider, payload.model, payload.window_tokens)
         self.window.ratio = self.now_calibration.ratio
         self.visits[payload.stage] = payload.visit
@@ -564,6 +599,9 @@ class RunState:
         # What the request shows is in the window; entries to come refer to events to come, and to held mail.
         self._recent = dict(self.inbox)
         self.failure = None
+        for name, digest in declared_stable(self.view).items():
+            held, changes = self.steady.get(name, (digest, 0))
+            self.steady[name] = (digest, changes + (held != digest))
         self.asked = (payload.estimated, payload.base)
         visit = self.visit
         if visit is not None and not visit.iterations and not visit.digests:
@@ -742,6 +780,9 @@ class RunState:
 
     def on_job_ended(self, event: Event, payload: LaneCompleted | LaneDegraded) -> None:
         job = self.jobs.pop(payload.job, None)
+        if isinstance(payload, LaneDegraded) and payload.reason == "not_smaller" and payload.region == CONVERSATION:
+            state = self.view.states[CONVERSATION]
+            self.in_vain = 0 if state.view is None else state.view.edges(state).turns
         if job is not None and payload.lane == "refresh" and self.visit is not None:
             self.visit.refreshed.add(job.started.region)
 
@@ -823,10 +864,12 @@ class RunState:
             "flags": dict(self.flags),
             "usage": self.usage,
             "cost": self.cost,
-            "calibration": dict(self.calibration),
+            "calibration": (dict(self.calibration), self.tokenizer),
             "epoch": (self.epochs, None if self.epoch is None else self.epoch.dump(self.view)),
             "renders": dict(self.renders),
+            "steady": dict(self.steady),
             "repeats": self.repeats.dump(),
+            "in_vain": self.in_vain,
             "stopped": self.stopped,
             "hooks_at_end": dict(self.hooks_at_end),
             "restarts": list(self.restarts),

@@ -4,7 +4,8 @@ swarm            rest_for_one: a lost journal restarts all that stands on it
 ├─ journal
 ├─ services      one_for_one
 ├─ side          one_for_one: each lane, each under a supervisor that never fails upward
-└─ runs          dynamic
+├─ runs          dynamic
+└─ revival       brings back what of the runs went down with what they stand on
 """
 
 from __future__ import annotations
@@ -33,12 +34,13 @@ from shoal.runtime._host import ChildRequest
 from shoal.runtime._lanes import sheltered
 from shoal.runtime._ledger import Ledger, ledger_of
 from shoal.runtime._limits import Limits
+from shoal.runtime._mcp import McpServer
 from shoal.runtime._orders import GivenTool, SpawnRequest, schema_of
 from shoal.runtime._people import Question, asked_below, questions_of
-from shoal.runtime._pools import PoolStatistics
 from shoal.runtime._program import Program
 from shoal.runtime._spawn import Birth
 from shoal.runtime._state import RunState
+from shoal.runtime._statistics import SwarmStatistics, statistics_of
 from shoal.runtime._trees import HALL, Started
 from shoal.runtime.events import BudgetGiven, RunSpawned
 from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow
@@ -46,6 +48,9 @@ from shoal.runtime.scripts import Functions
 from shoal.runtime.tools import Permissions, as_tool
 
 T = TypeVar("T")
+
+MOST_JITTER = 0.25
+"""Share of a wait between attempts that is added to it at most, unless a swarm is given a policy of its own."""
 
 
 class Swarm:
@@ -59,9 +64,10 @@ class Swarm:
         observers: Each gets every event once it is durable.
         limits: What runs may do at most.
         permissions: What the user allows.
-        retry: How often a request is repeated.
+        retry: How often a request is repeated; `None` for a policy that adds up to a quarter to each wait, at random.
         pools: Most requests in flight by provider's name, or by `provider:model`, and `tools`.
         clock: Time and randomness.
+        mcp: MCP servers whose tools runs may use; each is started or reached when a run needs it.
         services: Workers that live as long as the swarm, by name.
         beside: Workers that run beside the lanes and, like them, may fail without hurting a run, by name.
         scripts: Trusted functions in the place of scripts: by the path that a blueprint names, functions by name.
@@ -78,6 +84,7 @@ class Swarm:
         retry: RetryPolicy | None = None,
         pools: Mapping[str, int] | None = None,
         clock: Clock | None = None,
+        mcp: Sequence[McpServer] = (),
         services: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
         beside: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
         scripts: Mapping[str, Functions] | None = None,
@@ -86,9 +93,11 @@ class Swarm:
         self._observers = tuple(observers)
         self._limits = limits or Limits()
         self._permissions = permissions or Permissions()
-        self._retry = retry or RetryPolicy()
-        self._pools = dict(pools or {})
         self._clock = clock or Clock()
+        # Runs that one failure hit together come back one by one.
+        self._retry = retry or RetryPolicy(jitter=lambda: self._clock.random.uniform(0.0, MOST_JITTER))
+        self._pools = dict(pools or {})
+        self._mcp = tuple(mcp)
         self._services = dict(services or {})
         self._beside = dict(beside or {})
         self._scripts = dict(scripts or {})
@@ -116,12 +125,14 @@ class Swarm:
             self._retry,
             self._pools,
             self._scripts,
+            self._mcp,
         )
         self.journal.observers.extend(self._observers)
         lanes = [lane.tree for lane in hall.lanes.values()]
         workers = {**self._beside, "housekeeping": hall.keeper.serve}
         if self.journal.shared is not None:
             workers["commands"] = partial(serve_commands, hall)
+        services = {**self._services, **{f"mcp {each.server.name}": each.serve for each in hall.connections}}
         beside = [sheltered(name, Worker(name, serve)) for name, serve in workers.items()]
         side = Supervisor("side", children=[*beside, *lanes])
         root = Supervisor(
@@ -129,9 +140,11 @@ class Swarm:
             strategy="rest_for_one",
             children=(
                 Worker("journal", self.journal.serve),
-                Supervisor("services", children=[Worker(name, serve) for name, serve in self._services.items()]),
+                Supervisor("services", children=[Worker(name, serve) for name, serve in services.items()]),
                 side,
                 hall.runs,
+                # Transient, so that it is over at once, and begins again whenever what stands above it does.
+                ChildSpec("revival", partial(self._revive, hall), restart="transient"),
             ),
         )
         self._stack.push_async_callback(self._close_providers)
@@ -140,7 +153,7 @@ class Swarm:
         # Children of trees that users start find their swarm by it: the tasks of the root run in this context.
         token = HALL.set(hall)
         try:
-            await self._stack.enter_async_context(running(root))
+            await self._stack.enter_async_context(running(root, observer=hall.supervised))
         finally:
             HALL.reset(token)
         self._hall, self._root, self._side, self._trees, self._gave_up = hall, root, side, [], None
@@ -202,9 +215,15 @@ class Swarm:
         trees = all(started.healthy for started in self._trees)
         return trees and self.journal.healthy and hall.servants.healthy
 
-    def statistics(self) -> Mapping[str, PoolStatistics]:
-        """Return how busy each pool is, by name: providers, models that have a limit of their own, and `tools`."""
-        return self.hall.pools.statistics()
+    def statistics(self) -> SwarmStatistics:
+        """Return how busy the swarm is: runs by agent and state, pools (also `tools`), lanes, restarts."""
+        return statistics_of(self.hall)
+
+    def budget_of(self, run_id: str, region: str) -> int | None:
+        """Return the budget of a region of a run that lives here, in tokens; `None` where that is not known."""
+        live = None if self._hall is None else self._hall.live.get(run_id)
+        held = None if live is None else live.state.view.states.get(region)
+        return None if held is None else held.limits.budget
 
     async def start(self, tree: Supervisor | DynamicSupervisor, *, critical: bool = True) -> Started:
         """Start a tree of agents and workers beside the runs; returns when all of it is up.
@@ -222,6 +241,15 @@ class Swarm:
         self._trees.append(started)
         await runs.start_child(ChildSpec(f"watch {tree.name}", started.watch, restart="temporary"))
         return started
+
+    async def _revive(self, hall: Hall) -> None:
+        """Bring back the runs and trees that went down because something below them was lost; none at the begin."""
+        hall.keeper.bring_back()
+        for started in self._trees:
+            tree = started.tree
+            if tree.status == "down":
+                await hall.runs.start_child(ChildSpec(tree.name, tree, restart="temporary"))
+                await hall.runs.start_child(ChildSpec(f"watch {tree.name}", started.watch, restart="temporary"))
 
     def _tree_over(self, started: Started, gave_up: RestartsExhausted | None) -> None:
         if gave_up is None:
@@ -339,7 +367,7 @@ class Swarm:
             return await self._begin(wanted, found)
 
     async def _begin(self, wanted: SpawnRequest, run_id: str) -> Run[Any]:
-        birth = self._birth(wanted, run_id)
+        birth = await self._birth(wanted, run_id)
         await self.hall.begin(birth)
         return Run(self, run_id, birth.program.blueprint.name, wanted.returns)
 
@@ -367,7 +395,7 @@ class Swarm:
                 if each.key is not None:
                     found = await held.enter_async_context(self.hall.keys.held(each.key, fresh))
                 if isinstance(found, str):
-                    births.append(self._birth(each, found))
+                    births.append(await self._birth(each, found))
                     found_id, name = found, births[-1].program.blueprint.name
                 else:
                     found_id, name = found.run_id, found.name
@@ -379,11 +407,11 @@ class Swarm:
         """Return *wanted* with what the front door knows of it besides."""
         return wanted
 
-    def _birth(self, request: SpawnRequest, run_id: str) -> Birth:
+    async def _birth(self, request: SpawnRequest, run_id: str) -> Birth:
         wanted = self._completed(request)
         hall, blueprint = self.hall, wanted.blueprint
         bundle = hall.adopt(blueprint) if isinstance(blueprint, Blueprint) else hall.bundle(blueprint)
-        program = hall.program(bundle, [as_tool(tool) for tool in wanted.tools])
+        program = await hall.program(bundle, [as_tool(tool) for tool in wanted.tools])
         depth = program.blueprint.max_child_depth
         return Birth(
             run_id,
@@ -487,7 +515,7 @@ class Swarm:
             spawned = next(self.journal.read(each.run_id)).payload
             programs[each.run_id] = hall.defined(str(getattr(spawned, "definition", "")), given)
             if isinstance(spawned, RunSpawned):
-                hall.check_functions(spawned)
+                hall.check_functions(spawned, given)
         # Children first: a parent that waits for one finds it at home.
         for each in reversed(asleep):
             await hall.take_up(each.run_id, programs[each.run_id], "restart")

@@ -79,7 +79,7 @@ def agent(
                 # Nobody would ever go on with it, and whatever it had started would work for nobody.
                 await steer(hall, run_id, Cancel("it crashed, and its supervisor started the agent afresh"))
             bundle = hall.adopt(blueprint) if isinstance(blueprint, Blueprint) else hall.bundle(blueprint)
-            program = hall.program(bundle, [as_tool(tool) for tool in tools])
+            program = await hall.program(bundle, [as_tool(tool) for tool in tools])
             deeper = program.blueprint.max_child_depth
             birth = Birth(
                 hall.clock.new_id(),

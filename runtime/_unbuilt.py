@@ -29,14 +29,12 @@ def refuse_unbuilt(blueprint: Blueprint) -> None:
 
 def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
     whole = {
-        "context.observations": blueprint.observations is not None,
         "components.use": bool(blueprint.components),
         # A summary needs a model, and a child is born without waiting for one.
         "transforms.mappings.transform": any(
             mapping.transform == "summarize" for each in blueprint.transforms for mapping in each.mappings
         ),
         "agent.dynamic_tools": blueprint.dynamic_tools,
-        "agent.tool_list": blueprint.tool_list == "run",
         "agent.batch_tool_hint": bool(blueprint.batch_tool_hint),
         "agent.shell_hint": bool(blueprint.shell_hint),
     }
@@ -47,9 +45,6 @@ def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
 
 def _stage(path: str, stage: Stage) -> Iterator[str]:
     used = {
-        "available_connectors": bool(stage.available_connectors),
-        "context.mode": stage.context.mode == "fresh",
-        "context.observations": stage.context.observations is not None,
         "supervision": stage.supervision != ChildSupervision(),
         "batch_tool_hint": bool(stage.batch_tool_hint),
         "shell_hint": bool(stage.shell_hint),

@@ -306,7 +306,7 @@ def _after_failure(state: RunState) -> Action:
     edge = special(state, "error") or special(state, "dead_end")
     if edge is not None:
         return Leave("error", edge.target, edge.condition, edge, error=failure.message)
-    if failure.error == "ContextOverflow":
+    if failure.error in ("ContextOverflow", "HardCapExceeded"):
         return Pause(
             "context overflow", "resume it on a model with a larger window, or with less in it: " + failure.message
         )

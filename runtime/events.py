@@ -566,6 +566,19 @@ class TokensMeasured(msgspec.Struct, frozen=True, gc=False, array_like=True):
     job: int = 0
 
 
+@final
+class VolatilityBroken(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A region that is declared `stable` changed for the second time. It is said once a region.
+
+    Args:
+        region: The region.
+        tokens: Estimate of what the next request sends anew because of it: the region and all behind it.
+    """
+
+    region: str
+    tokens: int
+
+
 # --- tools and people
 
 
@@ -742,6 +755,7 @@ Payload: TypeAlias = (
     | TokensMeasured
     | PromptEpoch
     | PromptAmended
+    | VolatilityBroken
     | ToolCallStarted
     | ToolCallCompleted
     | MessageReceived
@@ -793,6 +807,7 @@ NUMBERS: Mapping[type[Payload], int] = {
     TokensMeasured: 44,
     PromptEpoch: 45,
     PromptAmended: 46,
+    VolatilityBroken: 47,
     ToolCallStarted: 50,
     ToolCallCompleted: 51,
     MessageReceived: 52,

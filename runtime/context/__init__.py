@@ -5,7 +5,7 @@ starts at `Window.plan_write`, and only `Window.apply` changes it.
 """
 
 from shoal.runtime.context._amend import Ways, plan_prompt, planned_tokens
-from shoal.runtime.context._assemble import TOOLS, Part, Prompt, assemble
+from shoal.runtime.context._assemble import FRAMING_TOKENS, TOOLS, Part, Prompt, assemble
 from shoal.runtime.context._budget import Limits, resolve
 from shoal.runtime.context._calibration import Calibration
 from shoal.runtime.context._calls import REGION_HOOKS, Hook, ScriptCall, Value
@@ -43,6 +43,7 @@ from shoal.runtime.context._layout import (
     names_of,
     prompt_of,
 )
+from shoal.runtime.context._observe import Edges, Knobs, View
 from shoal.runtime.context._operations import OPERATIONS, operate
 from shoal.runtime.context._plan import Order, Plan
 from shoal.runtime.context._plan_custom import NOTHING_SAID, Said
@@ -61,6 +62,7 @@ from shoal.runtime.context._said import (
 from shoal.runtime.context._shelf import LoadPart, Shelf, nowhere
 from shoal.runtime.context._store import Item, RegionState
 from shoal.runtime.context._taking import said_by
+from shoal.runtime.context._told import declared_stable
 from shoal.runtime.context._window import Window
 from shoal.runtime.context.attribution import (
     OVERHEAD,
@@ -76,6 +78,7 @@ __all__ = [
     "ACCEPTED",
     "CONVERSATION",
     "FINAL_OUTPUT",
+    "FRAMING_TOKENS",
     "INSTRUCTIONS",
     "NOTHING_SAID",
     "OPERATIONS",
@@ -92,6 +95,7 @@ __all__ = [
     "ContextCompacted",
     "Destination",
     "Draft",
+    "Edges",
     "EntriesEvicted",
     "EntriesReleased",
     "Entry",
@@ -102,6 +106,7 @@ __all__ = [
     "Hook",
     "Item",
     "ItemChanged",
+    "Knobs",
     "Layout",
     "LayoutChanged",
     "Limits",
@@ -128,6 +133,7 @@ __all__ = [
     "Shelf",
     "Theme",
     "Value",
+    "View",
     "Ways",
     "Window",
     "Wrote",
@@ -136,6 +142,7 @@ __all__ = [
     "cost_of",
     "cut_to",
     "declared",
+    "declared_stable",
     "destination",
     "estimate",
     "estimate_text",

@@ -171,17 +171,22 @@ def _rewrite_tokens(epoch: Epoch, window: Window) -> int:
 
 
 def _amendments(epoch: Epoch, window: Window, ways: Ways) -> tuple[PromptAmended, ...]:
-    """Return what is said again, or for the first time, in prompt order; the tail last."""
+    """Return what is said again, or for the first time: entries, then regions in prompt order, the tail last.
+
+    Entries are messages of a user, and behind a system message none may stand.
+    """
+    entries: list[PromptAmended] = []
     changes: list[PromptAmended] = []
     for name, section in sections(window):
         told = epoch.told.get(name)
         if section == "tail" or name == CONVERSATION or (told.digest if told else b"") == stands_for(window, name):
             continue
         if section == "messages":
-            changes.append(_entries(window.states[name], told))
+            entries.append(_entries(window.states[name], told))
         else:
             changes.append(_now(window, name, told, ways))
     tail = _tail(epoch, window, ways)
+    changes = entries + changes
     if not changes and epoch.turn and not epoch.has_pending(window) and all(change.text is None for change in tail):
         return ()  # the request before this one failed, and ended with just that
     return (*changes, *tail)

@@ -86,7 +86,8 @@ def apply_summary(states: Mapping[str, RegionState], change: ContextCompacted, s
     source.replace(change.entry_ids)
     target.next_id = max(target.next_id, change.entry_id + 1)
     message = Message("user", (change.summary,))
-    entry = Entry(change.entry_id, seq, "summary", message, change.tokens, chars_of(message), at)
+    newest = change.replaces_seq_range[1]
+    entry = Entry(change.entry_id, seq, "summary", message, change.tokens, chars_of(message), at, stands_for=newest)
     if target is source:
         target.put_at_head(entry)
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Literal, TypeAlias, final
 
 import msgspec
 
@@ -21,8 +21,14 @@ from shoal.runtime.context._store import RegionState
 from shoal.runtime.context._window import Window
 from shoal.runtime.context.regions import KINDS
 
+if TYPE_CHECKING:
+    from shoal.providers import Breakpoint
+
 TOOLS = "tools"
 """Owner of the tool schemas in an attribution."""
+
+FRAMING_TOKENS = 3
+"""Estimate of what frames one message."""
 
 Section: TypeAlias = Literal["tools", "system", "parts", "messages", "tail"]
 
@@ -66,11 +72,23 @@ class Prompt(msgspec.Struct, frozen=True, eq=False):
     chars: int
     parts: tuple[Part, ...]
 
-    def explain(self) -> Sequence[Mapping[str, object]]:
-        """Return one row a part, in order: block, owner, tokens, offset in tokens, cacheable or not, and why.
+    @property
+    def framing_tokens(self) -> int:
+        """Estimate of what frames the messages; it is in no part."""
+        return FRAMING_TOKENS * sum([len(segment.messages) for segment in self.messages])
+
+    def explain(self, breakpoints: Sequence[Breakpoint] = ()) -> Sequence[Mapping[str, object]]:
+        """Return one row a part, in order: block, owner, tokens, offset, cacheable or not, why, and its breakpoint.
 
         A part is cacheable where a cache may hold it together with everything in front of it; why it may stay there,
         and what would cost it, follows from what the regions declare.
+
+        Args:
+            breakpoints: The cache markers of the request, as its provider plans them (`shoal.providers.Marking`).
+
+        Returns:
+            Rows with `offset` in tokens from the start of the prompt; `breakpoint` is the lifetime that a marker in the
+            part asks for, `None` where there is none.
         """
         rows: list[Mapping[str, object]] = []
         blocks = iter(self.system)
@@ -96,12 +114,28 @@ class Prompt(msgspec.Struct, frozen=True, eq=False):
                     "offset": offset,
                     "cacheable": not ended,
                     "why": why,
+                    "breakpoint": _marked(part, index, offset, breakpoints),
                 }
             )
             offset += part.tokens
             if block is not None and not moving and block.volatility == "rewritten":
                 moving = part.owner
         return rows
+
+
+def _marked(part: Part, index: int, offset: int, breakpoints: Sequence[Breakpoint]) -> str | None:
+    """Return the lifetime of the last marker in *part*; `None` where it has none.
+
+    In the conversation a vendor counts blocks of its own, so a marker is found by how much stands in front of it.
+    """
+    for mark in reversed(breakpoints):
+        if mark.section != part.section:
+            continue
+        if part.section == "tools" or (part.section == "system" and mark.index == index):
+            return mark.lifetime
+        if part.section == "messages" and offset < mark.tokens <= offset + part.tokens:
+            return mark.lifetime
+    return None
 
 
 def _why(part: Part, block: Block | None) -> str:
@@ -228,7 +262,7 @@ def _show(state: RegionState, theme: Theme, intake: Intake) -> _Shown:
         parts = tuple(Part(name, block.tokens, "tail", cacheable=False) for block in made.blocks)
     else:
         parts = tuple([Part(name, block.tokens, cacheable=block.cacheable) for block in made.blocks])
-    if scripted:
+    if scripted or state.view is not None:
         messages = sum([segment.tokens for segment in made.segments])
         block_chars = sum([size(text)[0] for block in made.blocks for text in block.texts])
         message_chars = sum([chars_of(m) for segment in made.segments for m in segment.messages])

@@ -122,7 +122,8 @@ def fit_blocks(
             whole = Message("user", (block.text,) if block.text else (), blobs=shelf.blobs(block.parts))
             shorter = cut_to(whole, block.tokens, left)
             text = Text(b"".join([piece.body for piece in shorter.message.texts]))
-            cost = shorter.tokens if shorter.chars or block.parts else 0
+            says = shorter.chars or (block.parts and shorter.tokens <= left)
+            cost = shorter.tokens if says else 0
             kept = msgspec.structs.replace(block, text=text, tokens=cost, parts=())
             notes.append(f"{block.name or 'seed'}: {kept.tokens} of {block.tokens} tokens fit")
         if kept.tokens:

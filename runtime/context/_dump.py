@@ -49,5 +49,6 @@ def _dump_entry(entry: Entry) -> tuple[object, ...]:
         entry.seed,
         entry.parts,
         entry.part_tokens,
+        entry.stands_for,
         [(blob.name, blob.digest) for blob in message.blobs],
     )

@@ -29,6 +29,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, eq=False):
         key: Its key; `None` for an entry without one.
         seed: Name of the block of a seed that it is, which a refresh replaces; `None` where no seed put it here.
         parts: Seqs of the stored parts that stand behind its text, one a blob of *message*.
+        stands_for: Of a summary: seq of the newest event that it stands for; 0 otherwise.
         part_tokens: What of *tokens* the model reads in their place: their bytes, or what they say.
     """
 
@@ -42,6 +43,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, eq=False):
     key: str | None = None
     seed: str | None = None
     parts: tuple[int, ...] = ()
+    stands_for: int = 0
     part_tokens: int = 0
 
     @property

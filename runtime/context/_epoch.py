@@ -26,7 +26,7 @@ from shoal.runtime.context._changes import (
     RegionReset,
     SeedRefreshed,
 )
-from shoal.runtime.context._entry import Entry, chars_of
+from shoal.runtime.context._entry import Entry, chars_of, estimate
 from shoal.runtime.context._layout import CONVERSATION
 from shoal.runtime.context._store import SEGMENT_CHARS, SEGMENT_MESSAGES, RegionState
 from shoal.runtime.context._told import said_in, sections, stood_for, told_of
@@ -143,14 +143,21 @@ class Epoch:
             if window.layout.regions[name].kind == "custom":  # what a script had rendered is not there on replay
                 told.digest = stood_for(said_in(window, name, text))
             said = (_message(amended, text),)
-        segment = Segment(name, said, amended.tokens, closed=True)
-        self.stream.append(segment)
-        self.chars += _chars(segment)
+        self._say(said, amended.tokens)
         if amended.form == "turn":
             self.turn.append(Part(name, amended.tokens, "tail", cacheable=False))
         else:
             _charge(self.parts, name, amended.tokens)
             self.amended += 0 if amended.form == "entries" else amended.tokens
+
+    def _say(self, said: tuple[Message, ...], tokens: int) -> None:
+        """Put *said* behind the stream, in one segment with what it follows: vendors look at what stands in front."""
+        last = self.stream.pop() if self.stream else None
+        before = () if last is None else last.messages
+        owner = CONVERSATION if last is None else last.owner
+        segment = Segment(owner, (*before, *said), tokens + (0 if last is None else last.tokens), closed=True)
+        self.stream.append(segment)
+        self.chars += sum([chars_of(message) for message in said])
 
     def sent(self, window: Window) -> None:
         """Take note that a request goes out: what the conversation holds by now was sent."""
@@ -239,17 +246,28 @@ class Epoch:
 
     def _add_silenced(self, state: RegionState) -> None:
         """Put the conversation into the stream, without the thinking that stands behind an edit."""
+        if state.view is not None:
+            state.view.edges(state)
         for chunk in state.chunks:
-            entries = [entry for group in chunk.groups for entry in group.entries]
-            said = tuple([self._silenced(entry) for entry in entries])
-            self._add((Segment(CONVERSATION, said, chunk.tokens, closed=True),))
-            self.chars += chunk.chars
+            if state.view is None:
+                shown_entries = [(entry, entry.message) for group in chunk.groups for entry in group.entries]
+            else:
+                shown_entries = [pair for group in chunk.groups for pair in state.view.said(group)]
+            said = tuple([self._silenced(entry, message) for entry, message in shown_entries])
+            tokens = chunk.tokens if state.view is None else sum([estimate(message) for message in said])
+            if said:
+                self._add((Segment(CONVERSATION, said, tokens, closed=True),))
+                self.chars += chunk.chars if state.view is None else sum([chars_of(message) for message in said])
         self.taken = state.next_id
 
-    def _silenced(self, entry: Entry) -> Message:
-        if entry.message.state is None or not self.is_silent(entry.entry_id):
-            return entry.message
-        return msgspec.structs.replace(entry.message, state=None)
+    def _silenced(self, entry: Entry, message: Message) -> Message:
+        if message.state is None or not self.is_silent(entry.entry_id):
+            return message
+        return msgspec.structs.replace(message, state=None)
+
+    def moved(self, reason: EpochReason) -> None:
+        """Take note that what was sent of the conversation is seen otherwise from now on."""
+        self._break(reason)
 
     def _add(self, segments: Sequence[Segment]) -> None:
         for segment in segments:

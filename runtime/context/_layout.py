@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import final
 
 import msgspec
 
-from shoal.blueprints import ALWAYS_REGIONS, Blueprint, CallerSeed, Region, Stage
+from shoal.blueprints import ALWAYS_REGIONS, Blueprint, CallerSeed, Region, Stage, resolve_observations
 from shoal.errors import BlueprintInvalid
 from shoal.providers import Text
 from shoal.runtime.context._entry import estimate_text
+from shoal.runtime.context._observe import Knobs
 from shoal.runtime.context._render import Theme
 from shoal.runtime.context._store import Cut
 
@@ -33,6 +35,8 @@ OWN_REGIONS: Mapping[str, Region] = {
     INSTRUCTIONS: Region(INSTRUCTIONS, kind="pinned", budget=0.25),
 }
 """Regions that every run has, as they are where no layout declares them."""
+
+_UNLIMITED = Region(CONVERSATION, kind="sliding_window", budget=1.0, max_items=None)
 
 _VOLATILITY = {"stable": 0, "grows": 1, "rewritten": 2}
 _STEADINESS = {
@@ -72,6 +76,8 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
         reset: Regions that are emptied on each entry.
         everything: Every region's definition, also of those that only other stages declare.
         results_in: Where results go that the stage routes and no rule names: `tool_results` where that is declared.
+        knobs: The knobs on the conversation's tool results; `None` leaves them alone.
+        fresh: The stage sees the conversation from its own entry on.
     """
 
     stage: str
@@ -85,6 +91,8 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
     reset: tuple[str, ...] = ()
     everything: Mapping[str, Region] = {}
     results_in: str = CONVERSATION
+    knobs: Knobs | None = None
+    fresh: bool = False
 
     @property
     def instruction_tokens(self) -> int:
@@ -127,11 +135,16 @@ def layout_of(blueprint: Blueprint, stage: Stage, theme: Theme) -> Layout:
             is something else in another layout.
     """
     everything = _everything(blueprint)
+    knobs = _knobs(blueprint, stage)
+    if knobs is not None and not any(region.name == CONVERSATION for region in _declared(blueprint)):
+        everything[CONVERSATION] = _UNLIMITED
     _check_kinds(blueprint, everything)
     own = declared(blueprint) if stage.context.regions is None else stage.context.regions
     visible = {region.name: region for region in own if region.name not in stage.context.hide}
     # The four that every run has are never hidden: a layout that omits one keeps the definition it has elsewhere.
     visible |= {name: everything[name] for name in ALWAYS_REGIONS if name not in visible}
+    if knobs is not None:
+        visible[CONVERSATION] = _unbounded(visible[CONVERSATION])
     told = prompt_of(stage)
     text = None if stage.prompt_as == "nudge" or not told else Text.of(told)
     order = {name: position for position, name in enumerate(visible)}
@@ -152,7 +165,22 @@ def layout_of(blueprint: Blueprint, stage: Stage, theme: Theme) -> Layout:
         stage.context.reset,
         everything | visible,
         TOOL_RESULTS if any(region.name == TOOL_RESULTS for region in _declared(blueprint)) else CONVERSATION,
+        knobs,
+        stage.context.mode == "fresh",
     )
+
+
+def _knobs(blueprint: Blueprint, stage: Stage) -> Knobs | None:
+    """Return the knobs of *stage*: those that are written, or the profile's where nobody declares a layout at all."""
+    written = (blueprint.observations, stage.context.observations)
+    bare = not blueprint.regions and stage.context.regions is None
+    return Knobs.of(resolve_observations(*written)) if bare or any(layer is not None for layer in written) else None
+
+
+def _unbounded(region: Region) -> Region:
+    """Return a conversation under knobs: they say what of it is seen, and it has a budget only where one is written."""
+    unwritten = region.budget is None and region.max_tokens is None and region.kind == "sliding_window"
+    return replace(region, budget=1.0) if unwritten else region
 
 
 def _everything(blueprint: Blueprint) -> dict[str, Region]:

@@ -18,7 +18,6 @@ Outcome: TypeAlias = Literal["written", "refused", "wait"]
 Planned: TypeAlias = tuple[Change, Message | None]
 """A change to journal and apply, with the message that it brings."""
 
-_MARKER_TOKENS = 24
 ESTIMATED = "estimate"
 _CUT_TO_FIT = frozenset({"routing", "seed"})
 
@@ -76,7 +75,7 @@ def plan_entry(state: RegionState, draft: Draft, asked: Asked, most_tokens: int 
         return _turned_away(state, why, "Write what it takes.", asked, draft.tokens)
     crowded = crowd(state, cut, asked.replaces, joins=asked.joins)
     if crowded.why and asked.record:  # it is never refused: of its parts the names stay
-        cut = _as_cut(cut, cut_to(cut.message, cut.tokens, _named_only(cut.message)))
+        cut = _named_only(cut, state)
     elif crowded.why:
         remedy = "Release some with `context_delete` first." if "It holds" in crowded.why else ""
         return _turned_away(state, crowded.why, remedy, asked, draft.tokens)
@@ -157,10 +156,16 @@ def _as_cut(draft: Draft, shorter: Cut) -> Draft:
     )
 
 
-def _named_only(message: Message) -> int:
-    """Return what *message* costs with the names of its stored parts in place of them, a marker included."""
-    lines = sum(estimate_text(blob.stand_in) + 1 for blob in message.blobs)
-    return estimate(msgspec.structs.replace(message, blobs=())) + lines + _MARKER_TOKENS
+def _named_only(draft: Draft, state: RegionState) -> Draft:
+    """Return *draft* with the names of its stored parts in place of them, and why."""
+    lines = "".join(f"\n{blob.stand_in}" for blob in draft.message.blobs)
+    why = f"{lines}\n[named only: `{state.region.name}` keeps {state.region.max_stored} stored parts at most]"
+    line = Text.of(why if any(draft.message.texts) else why.lstrip("\n"))
+    message = msgspec.structs.replace(draft.message, texts=(*draft.message.texts, line), blobs=())
+    text = line if draft.text is None else Text(draft.text.body + line.body)
+    return msgspec.structs.replace(
+        draft, message=message, tokens=estimate(message), text=text if draft.source else None, parts=()
+    )
 
 
 def _turned_away(state: RegionState, why: str, remedy: str, asked: Asked, of_tokens: int) -> Plan:

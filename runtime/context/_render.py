@@ -135,7 +135,10 @@ def one_block(region: Region, texts: Sequence[Text], tokens: int, theme: Theme) 
 
 
 def as_segments(state: RegionState) -> Rendered:
-    """Render *state* as segments of a conversation, one a chunk."""
+    """Render *state* as segments of a conversation, one a chunk, as its stage sees it."""
+    if state.view is not None:
+        seen: tuple[Segment, ...] = state.view.segments(state)
+        return Rendered(segments=seen)
     return Rendered(segments=tuple([_segment(state.region.name, chunk) for chunk in state.chunks]))
 
 

@@ -139,6 +139,7 @@ class RegionState:
         "region",
         "rendering",
         "tokens",
+        "view",
     )
 
     def __init__(self, region: Region, limits: Limits, cut: Cut) -> None:
@@ -167,6 +168,8 @@ class RegionState:
         """What was rendered of the region as a whole, until it changes."""
         self.rendering: Any = None
         """What the script of a custom region made of it; `None` for nothing that can be used."""
+        self.view: Any = None
+        """What a stage sees of a conversation; `None` for all of it as it is."""
         self.drawn: Any = None
         """Its blocks and segments, as they were sent last."""
 

@@ -35,7 +35,7 @@ def uncovered(region: Region, types: Iterable[str]) -> str | None:
 
 def keeps_all(region: Region) -> bool:
     """Say whether *region* drops nothing by itself to make room."""
-    pinned = region.kind == "pinned" or (region.kind == "custom" and region.pinned)
+    pinned = region.kind in ("pinned", "compact_history") or (region.kind == "custom" and region.pinned)
     return pinned or region.admission == "reject"
 
 

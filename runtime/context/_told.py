@@ -98,3 +98,11 @@ def told_of(window: Window, name: str, section: Section, before: Told | None = N
     """Return what the model knows of a region that it is told of now; *before* is what it knew until then."""
     text = None if before is None else before.text
     return Told(section, stands_for(window, name), next_id(window.states[name]), text)
+
+
+def declared_stable(window: Window) -> dict[str, bytes]:
+    """Return what stands for each region of the stage that is declared `stable` and shows something in front."""
+    regions = window.layout.regions
+    stable = (name for name in window.layout.system if regions[name].volatility == "stable")
+    shows = ((name, stands_for(window, name)) for name in stable)
+    return {name: digest for name, digest in shows if digest}

@@ -40,6 +40,7 @@ from shoal.runtime.context._cut import fair_shares
 from shoal.runtime.context._dump import dump_region
 from shoal.runtime.context._entry import Draft, counted
 from shoal.runtime.context._layout import CONVERSATION, Layout, cut_of
+from shoal.runtime.context._observe import View
 from shoal.runtime.context._plan import Order, Plan, Planned, plan_entry, plan_items
 from shoal.runtime.context._plan_custom import NOTHING_SAID, Said, next_call, plan_custom
 from shoal.runtime.context._refresh import BlockKeys, plan_refresh
@@ -62,7 +63,7 @@ class Window:
         shelf: The run's stored parts.
     """
 
-    __slots__ = ("counter", "intake", "layout", "lifted", "ratio", "shelf", "states", "window_tokens")
+    __slots__ = ("counter", "intake", "layout", "lifted", "ratio", "shelf", "since", "states", "window_tokens")
 
     def __init__(
         self, layout: Layout, window_tokens: int, intake: Intake = TEXT_ONLY, shelf: Shelf | None = None
@@ -76,6 +77,8 @@ class Window:
         self.window_tokens = window_tokens
         self.intake = intake
         self.shelf = Shelf() if shelf is None else shelf
+        self.since = 0
+        """Seq of the event from which on the stage sees the conversation; 0 for all of it."""
         self.lifted: Segment | None = None
         """The message with the stored parts of system regions, as it was sent last."""
         self.enter(layout, window_tokens, intake)
@@ -86,14 +89,18 @@ class Window:
 
     # --- layout
 
-    def enter(self, layout: Layout, window_tokens: int, intake: Intake = TEXT_ONLY) -> None:
+    def enter(
+        self, layout: Layout, window_tokens: int, intake: Intake = TEXT_ONLY, *, since: int | None = None
+    ) -> None:
         """Take on a stage's layout and its model's window; contents stay, and what was hidden comes back intact.
 
         Args:
             layout: What the stage sees.
             window_tokens: The model's window.
             intake: What the model takes beside text; stored parts count what they cost there.
+            since: Seq of the event from which on the stage sees the conversation; `None` leaves that as it is.
         """
+        self.since = self.since if since is None else since
         if intake != self.intake:
             self.intake = intake
             for held in self.states.values():
@@ -111,6 +118,18 @@ class Window:
         for name, state in self.states.items():
             home = name == layout.instructions_in
             state.instruct(layout.instructions if home else None, layout.instruction_tokens if home else 0)
+        self._look(self.states[CONVERSATION])
+
+    def _look(self, state: RegionState) -> None:
+        """Let the conversation be seen as the layout says."""
+        knobs, since = self.layout.knobs, self.since
+        before = state.view
+        if knobs is None and not since:
+            state.view = None
+        elif before is None or (before.knobs, before.since) != (knobs, since):
+            state.view = View(knobs, since)
+        if state.view is not before:
+            state.touched()
 
     def plan_layout(
         self, layout: Layout, model: str, window_tokens: int, *, frees: Frees = NO_FREES

@@ -7,6 +7,7 @@ from shoal.runtime.journal._memory import MemoryJournal
 from shoal.runtime.journal._reader import SqliteReader
 from shoal.runtime.journal._retention import Pruned, prune
 from shoal.runtime.journal._sqlite import SqliteJournal
+from shoal.runtime.journal._transfer import export_tree, import_tree
 
 __all__ = [
     "BEAT_S",
@@ -23,6 +24,8 @@ __all__ = [
     "Shared",
     "SqliteJournal",
     "SqliteReader",
+    "export_tree",
     "host_name",
+    "import_tree",
     "prune",
 ]

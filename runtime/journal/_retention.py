@@ -9,18 +9,18 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import final
 
 import msgspec
 
 from shoal.errors import JournalFailed
-from shoal.runtime.events import NUMBERS, RunSpawned, decode
+from shoal.runtime.events import NUMBERS, Payload, RunSpawned, decode
 from shoal.runtime.journal._file import open_for_writing
 from shoal.runtime.journal._leases import SELECT_HOSTS, lives
+from shoal.runtime.journal._references import RENDERING, definitions_of
 
-_SPAWNED = NUMBERS[RunSpawned]
 _OLD = """
 SELECT root FROM runs GROUP BY root
 HAVING count(ended_at) = count(*) AND max(ended_at) < ? {kept} ORDER BY min(run)
@@ -121,27 +121,28 @@ def _hosted(db: sqlite3.Connection, now: float) -> bool:
 def _forget_definitions(db: sqlite3.Connection) -> int:
     """Delete the definitions that no run refers to, and return how many those were."""
     with _whole(db):
-        known = {digest for (digest,) in db.execute("SELECT digest FROM definitions")}
-        for (payload,) in db.execute("SELECT payload FROM events WHERE seq = 1 AND kind = ? AND run > 0", (_SPAWNED,)):
-            try:
-                known -= _referred(payload)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                return 0  # a run whose record is damaged may refer to any of them
-        db.executemany("DELETE FROM definitions WHERE digest = ?", [(digest,) for digest in known])
-    return len(known)
+        left = {digest for (digest,) in db.execute("SELECT digest FROM definitions")}
+        for kind in (RunSpawned, *RENDERING):
+            if left:
+                rows = db.execute("SELECT payload FROM events WHERE kind = ? AND run > 0", (NUMBERS[kind],))
+                try:
+                    left.difference_update(digest for (payload,) in rows for digest in _named(kind, payload))
+                except (msgspec.DecodeError, UnicodeDecodeError):
+                    return 0  # what cannot be read may refer to any of them
+        db.executemany("DELETE FROM definitions WHERE digest = ?", [(digest,) for digest in left])
+    return len(left)
+
+
+def _named(kind: type[Payload], payload: bytes) -> Iterator[str]:
+    read = decode(NUMBERS[kind], payload)
+    assert read is not None  # the caller looks for what this version knows
+    return definitions_of(read)
 
 
 def _forget_parts(db: sqlite3.Connection) -> int:
     """Delete the stored parts that no run refers to, and return how many those were."""
     with _whole(db):
         return db.execute("DELETE FROM parts WHERE digest NOT IN (SELECT digest FROM part_refs)").rowcount
-
-
-def _referred(payload: bytes) -> set[str]:
-    """Return the digests that the first event of a run names."""
-    spawned = decode(_SPAWNED, payload)
-    assert isinstance(spawned, RunSpawned)  # the caller looks for its number
-    return {spawned.definition, *(digest for _, digest in spawned.scripts)}
 
 
 def _shrink(db: sqlite3.Connection) -> bool:

@@ -75,6 +75,8 @@ class SqliteJournal(SqliteReader):
         target = Path(path).absolute()
         self.durability: Durability = durability
         self.observers = list(observers)
+        self.on_commit: Callable[[float, int], None] | None = None
+        """Told of each commit: its seconds and its events, maybe in another thread; it must not raise."""
         self.host = host
         self._writing = open_for_writing(target, durability)
         super().__init__(target)
@@ -277,6 +279,7 @@ class SqliteJournal(SqliteReader):
 
     def _transaction(self, batch: Batch) -> JournalFailed | None:
         db = self._writing
+        began = time.perf_counter()
         try:
             db.execute("BEGIN IMMEDIATE")
             if batch.definitions:
@@ -295,6 +298,8 @@ class SqliteJournal(SqliteReader):
                 db.execute("ROLLBACK")
         written = sum(map(len, batch.payloads)) + sum(len(data) for _, data in batch.parts)
         self._since_checkpoint += written // PAGE_BYTES + _PAGES_A_COMMIT
+        if self.on_commit is not None:
+            self.on_commit(time.perf_counter() - began, len(batch.events))
         return None
 
     def _event_row(self, event: Event, payload: bytes) -> tuple[int, int, int, int, bytes]:

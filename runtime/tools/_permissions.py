@@ -27,16 +27,19 @@ class Permissions:
         user: Permissions of the user's configuration, by tool.
         grants: What the user grants beyond permissions.
         launch_rest: Permission given at the spawn to every tool that *launch* does not name; `None` for none.
+        folder: Permissions of the working directory's settings, by tool. They only tighten, as a blueprint's do.
     """
 
     launch: Mapping[str, Permission] = field(default_factory=dict[str, Permission])
     user: Mapping[str, Permission] = field(default_factory=dict[str, Permission])
     grants: Grants = field(default_factory=Grants)
     launch_rest: Permission | None = None
+    folder: Mapping[str, Permission] = field(default_factory=dict[str, Permission])
 
     def of(self, tool: Tool, stage: Stage, blueprint: Blueprint) -> Permission:
-        """Return the permission of *tool* in *stage*. A blueprint may only tighten; `deny` is final."""
-        ceiling = _named(self.user, tool.name) or tool.permission
+        """Return the permission of *tool* in *stage*. Blueprints and folders may only tighten; `deny` is final."""
+        own = _named(self.user, tool.name) or tool.permission
+        ceiling = max(own, _named(self.folder, tool.name) or own, key=_STRICTNESS.__getitem__)
         asked = _named(stage.tool_permissions, tool.name) or _named(blueprint.tool_permissions, tool.name) or ceiling
         settled = max(ceiling, asked, key=_STRICTNESS.__getitem__)
         launched = _named(self.launch, tool.name) or self.launch_rest

@@ -185,6 +185,7 @@ class Tool:
         permission: What happens where nobody says anything else.
         effects: What calling it does to the world.
         source: Where a function given in code is, and the digest of its source; `None` for a built-in.
+        connector: The MCP server that has it, and the name under which that knows it; `None` for another tool.
 
     Raises:
         ToolInvalid: No vendor takes a tool of that name, or its schema is no JSON.
@@ -197,6 +198,7 @@ class Tool:
     permission: Permission = "allow"
     effects: Effects = Effects()
     source: tuple[str, str] | None = None
+    connector: tuple[str, str] | None = None
     spec: ToolSpec = field(init=False)
     tokens: int = field(init=False)
 

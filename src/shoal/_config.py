@@ -1,4 +1,4 @@
-"""What the user's settings say of models: `shoal.toml` in the folder of settings, and in the working directory."""
+"""Where settings stand, and what they say of models: `shoal.toml` in the user's folder and in the working directory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shoal.errors import ConfigInvalid
 from shoal.providers import ModelProfile, profiles_from
 
 FILE = "shoal.toml"
-_TABLES = ("models",)
+_TABLES = ("models", "permissions", "safe_commands", "read_paths", "security", "journal")
 
 
 def config_files(environ: Mapping[str, str] | None = None, workdir: Path | None = None) -> tuple[Path, ...]:
@@ -47,7 +47,12 @@ def model_profiles(environ: Mapping[str, str] | None = None, workdir: Path | Non
     return made
 
 
-def _table(path: Path, name: str) -> Mapping[str, Mapping[str, Any]]:
+def settings_in(path: Path) -> Mapping[str, Any]:
+    """Return the tables of the file at *path*, by name; none where there is no such file.
+
+    Raises:
+        ConfigInvalid: It cannot be read, or has a table that means nothing.
+    """
     try:
         read = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
@@ -59,7 +64,11 @@ def _table(path: Path, name: str) -> Mapping[str, Mapping[str, Any]]:
             near = difflib.get_close_matches(table, _TABLES, n=1)
             hint = f"did you mean `{near[0]}`?" if near else f"there is {', '.join(f'`[{one}]`' for one in _TABLES)}"
             raise ConfigInvalid(f"{str(path)!r} has the unknown table {table!r}; {hint}")
-    rows = read.get(name, {})
+    return read
+
+
+def _table(path: Path, name: str) -> Mapping[str, Mapping[str, Any]]:
+    rows: object = settings_in(path).get(name, {})
     if not isinstance(rows, dict) or not all(isinstance(row, dict) for row in cast("dict[str, Any]", rows).values()):
         raise ConfigInvalid(f'`{name}` in {str(path)!r} holds no tables; write `[{name}."NAME"]` and its keys below')
     return cast("Mapping[str, Mapping[str, Any]]", rows)

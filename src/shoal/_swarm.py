@@ -16,11 +16,12 @@ from typing_extensions import override
 
 from shoal import runtime
 from shoal._environment import providers_from
+from shoal._granted import permissions_from
 from shoal._held import Held
 from shoal.errors import ConfigInvalid, JournalFailed
-from shoal.observability import Telemetry, current_traceparent, otlp, through
+from shoal.observability import Metrics, Telemetry, current_traceparent, metrics_otlp, otlp, through
 from shoal.providers import Provider, RetryPolicy
-from shoal.runtime import Clock, Journal, Limits, Observer, Permissions, SpawnRequest, SqliteJournal
+from shoal.runtime import Clock, Journal, Limits, McpServer, Observer, Permissions, SpawnRequest, SqliteJournal
 from shoal.runtime.journal import BEAT_S, Durability, host_name
 from shoal.runtime.scripts import Functions
 
@@ -39,11 +40,13 @@ class Swarm(runtime.Swarm):
         journal: A file to keep events in, or a journal; `None` keeps them in memory.
         telemetry: `otlp` sends spans where the standard `OTEL_*` variables say; or a `Telemetry`, or a `TracerProvider`
             of your own; `None` sends nothing.
+        metrics: `otlp` sends metrics where the standard `OTEL_*` variables say; or `Metrics`, such as `prometheus()`
+            gives; `None` measures nothing.
         durability: Of a file: `normal` survives the death of the process, `full` a power cut, `off` is for tests.
         observers: Each gets every event once it is durable.
         limits: What runs may do at most.
-        permissions: What the user allows.
-        retry: How often a request is repeated.
+        permissions: What the user allows; `None` takes what the settings say.
+        retry: How often a request is repeated; `None` for a policy that adds up to a quarter to each wait, at random.
         pools: Most requests in flight by provider's name, or by `provider:model`, and `tools`.
         clock: Time and randomness.
         services: Workers that live as long as the swarm, by name.
@@ -51,7 +54,7 @@ class Swarm(runtime.Swarm):
         scripts: Trusted functions in the place of scripts: by the path that a blueprint names, functions by name.
 
     Raises:
-        ConfigInvalid: The environment names a provider that cannot be had.
+        ConfigInvalid: The environment names a provider that cannot be had, or the settings are of no use.
     """
 
     __module__ = "shoal"
@@ -62,6 +65,7 @@ class Swarm(runtime.Swarm):
         *,
         journal: str | os.PathLike[str] | Journal | None = None,
         telemetry: Literal["otlp"] | Telemetry | TracerProvider | None = None,
+        metrics: Literal["otlp"] | Metrics | None = None,
         durability: Durability = "normal",
         observers: Sequence[Observer] = (),
         limits: Limits | None = None,
@@ -69,6 +73,7 @@ class Swarm(runtime.Swarm):
         retry: RetryPolicy | None = None,
         pools: Mapping[str, int] | None = None,
         clock: Clock | None = None,
+        mcp: Sequence[McpServer] = (),
         services: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
         beside: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
         scripts: Mapping[str, Functions] | None = None,
@@ -79,6 +84,8 @@ class Swarm(runtime.Swarm):
         self._held: Held | None = None
         self._wanted_telemetry = telemetry
         self._telemetry: Telemetry | None = None
+        self._wanted_metrics = metrics
+        self._metrics: Metrics | None = None
         self._watching = tuple(observers)
         shows_life = self._path is not None or (isinstance(given, SqliteJournal) and given.host is not None)
         super().__init__(
@@ -86,10 +93,11 @@ class Swarm(runtime.Swarm):
             given,
             observers,
             limits=limits,
-            permissions=permissions,
+            permissions=permissions_from() if permissions is None else permissions,
             retry=retry,
             pools=pools,
             clock=clock,
+            mcp=mcp,
             services=services,
             # Beside the lanes: a file that is locked for a while must not take the runs down with it.
             beside={
@@ -108,11 +116,18 @@ class Swarm(runtime.Swarm):
                 # Before the first run: a run whose host nobody knows could be taken by another process.
                 self.journal.beat(self._clock.unix())
             self._telemetry = self._open_telemetry()
-            self._observers = (*self._watching, *([] if self._telemetry is None else [self._telemetry]))
-            return await super().__aenter__()
+            self._metrics = self._open_metrics()
+            watching = (self._telemetry, self._metrics)
+            self._observers = (*self._watching, *(each for each in watching if each is not None))
+            await super().__aenter__()
         except BaseException:
             await self._close_all()
             raise
+        if self._metrics is not None:
+            self._metrics.watch(self)
+            if isinstance(self.journal, SqliteJournal):
+                self.journal.on_commit = self._metrics.committed
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -159,6 +174,14 @@ class Swarm(runtime.Swarm):
             raise ConfigInvalid(f"`telemetry` is {wanted!r}; name `otlp`, or give a `Telemetry` or a `TracerProvider`")
         return through(wanted, history=self.journal)
 
+    def _open_metrics(self) -> Metrics | None:
+        wanted = self._wanted_metrics
+        if isinstance(wanted, str):
+            if wanted != "otlp":
+                raise ConfigInvalid(f"`metrics` is {wanted!r}; name `otlp`, or give `Metrics`, such as `prometheus()`")
+            return metrics_otlp()
+        return wanted
+
     async def _send_spans(self) -> None:
         """Keep telemetry going, and send what waits when the swarm stops."""
         assert self._telemetry is not None  # the worker is there only where it is wanted
@@ -166,12 +189,18 @@ class Swarm(runtime.Swarm):
 
     async def _close_all(self) -> None:
         telemetry, self._telemetry = self._telemetry, None
+        metrics, self._metrics = self._metrics, None
         # What is left are the newest spans: those of runs that ended while the swarm was stopping.
         if telemetry is not None and telemetry is self._wanted_telemetry:
             with anyio.CancelScope(shield=True):
                 await telemetry.flush()
         elif telemetry is not None:
             await telemetry.aclose()
+        if metrics is not None:
+            if isinstance(self.journal, SqliteJournal):
+                self.journal.on_commit = None
+            with anyio.CancelScope(shield=True):  # the newest figures are sent, in a thread since that may take a while
+                await anyio.to_thread.run_sync(metrics.close)
         self._close_journal()
 
     def _close_journal(self) -> None:

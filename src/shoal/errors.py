@@ -14,6 +14,7 @@
     │  ├─ RunNotFound              no such run in this journal
     │  ├─ RunEnded                 the run is over: it takes no message
     │  ├─ AnswerRefused            the run asks no such question, or takes no such answer
+    │  ├─ ConnectorFailed          an MCP server cannot be reached, or is not there
     │  ├─ OutputInvalid            its answer is not of the type that was asked for
     │  ├─ RunOwned                 another process hosts it
     │  ├─ JournalFailed            the journal cannot write (full disk, permissions)
@@ -28,6 +29,7 @@
     │  ├─ ProviderRefused          it would be refused again unchanged
     │  ├─ ProviderSetup            credits, key, permission: a person must act
     │  ├─ ContextOverflow          prompt and reply do not fit the window
+    │  │  └─ HardCapExceeded       a request has more characters than a stage may send
     │  ├─ PartialReply             the stream was cut and the retry budget is spent
     │  └─ OfflinePolicyMissing     the embedded provider cannot finish this blueprint
     ├─ MailboxError              the other actor
@@ -169,6 +171,10 @@ class AnswerRefused(RunError):
     """The run asks no such question, or the question takes no such answer."""
 
 
+class ConnectorFailed(RunError):
+    """An MCP server cannot be reached, or did not answer."""
+
+
 class OutputInvalid(RunError):
     """The run is complete, and its answer is not of the type that its spawn asked for."""
 
@@ -302,6 +308,10 @@ class ContextOverflow(ProviderError):
         self.prompt_tokens = prompt_tokens
         self.reply_tokens = reply_tokens
         self.window_tokens = window_tokens
+
+
+class HardCapExceeded(ContextOverflow):
+    """A request has more characters than its stage's `hard_cap_chars`, whatever was masked and compacted."""
 
 
 class PartialReply(ProviderError):

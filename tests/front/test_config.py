@@ -47,7 +47,7 @@ def test_the_working_directory_wins_key_by_key(here: Path):
     ("text", "why"),
     [
         ("[modls.x]\n", "unknown table 'modls'; did you mean `models`"),
-        ("[unheard]\n", r"unknown table 'unheard'; there is `\[models\]`"),
+        ("[unheard]\n", r"unknown table 'unheard'; there is `\[models\]`, `\[permissions\]`"),
         ("models = 3\n", "holds no tables"),
         ("[models]\nx = 3\n", "holds no tables"),
         ("[models.x]\ncontxt = 3\n", "did you mean `context`"),

@@ -173,4 +173,4 @@ async def test_a_run_that_is_cancelled_leaves_the_server_at_once(name: str, tmp_
             assert (await run.result()).status == "cancelled"
             await server.journal.wait_ended()
         assert server.violations == ()
-        assert [exchange.client_left for exchange in server.journal] == [True] * len(server.journal)
+        assert {exchange.client_left for exchange in server.journal.replies} == {True}

@@ -37,6 +37,7 @@ from shoal.runtime.events import (
     RunResumed,
     ScriptFailed,
     ToolCallCompleted,
+    VolatilityBroken,
 )
 from shoal.testing import ScriptedProvider, call
 
@@ -120,6 +121,12 @@ def test_a_reply_budget_that_was_cut_is_a_warning_and_any_other_is_no_line():
 
 
 SAID: list[tuple[Payload, str, str, dict[str, object]]] = [
+    (
+        VolatilityBroken("rules", 90),
+        "a region declared `stable` keeps changing",
+        "warning",
+        {"region": "rules", "tokens": 90},
+    ),
     (
         PromptEpoch("eviction", 9, 2),
         "prompt made anew",

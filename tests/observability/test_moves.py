@@ -35,6 +35,7 @@ from shoal.runtime.events import (
     RunPaused,
     RunResumed,
     RunTitled,
+    VolatilityBroken,
 )
 
 
@@ -171,6 +172,7 @@ HAPPENED: list[tuple[Payload, str, dict[str, object]]] = [
     (EntriesEvicted("notes", (1, 2), 30, "budget"), "shoal.evicted", {"shoal.region": "notes", "shoal.entries": 2}),
     (RegionReset("notes", 30, "stage"), "shoal.reset", {"shoal.tokens": 30, "shoal.reason": "stage"}),
     (ContextCompacted("notes", (1, 2), (1,), Text.of("s"), 9, 50), "shoal.compacted", {"shoal.lane.bytes_saved": 50}),
+    (VolatilityBroken("rules", 90), "shoal.volatility_broken", {"shoal.region": "rules", "shoal.tokens": 90}),
     (LayoutChanged("m", 1000, ()), "shoal.layout", {"shoal.window.tokens": 1000}),
     (SeedRefreshed("code", "files", (), (), ()), "shoal.seed_refreshed", {"shoal.region": "code"}),
 ]

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from providers_loopback import END, HEAD, Step, answer, chunk, events, serving, streamed, text
+from providers_loopback import END, HEAD, Server, Step, answer, chunk, events, serving, streamed, text
 from providers_parts import request, tool, tools, user
 
 from shoal.errors import (
@@ -21,6 +21,7 @@ from shoal.errors import (
 from shoal.providers import (
     Capabilities,
     Completed,
+    ModelProfile,
     Request,
     RetryPolicy,
     Text,
@@ -28,6 +29,7 @@ from shoal.providers import (
     Timeouts,
     TokenCount,
     Usage,
+    codex,
     compatible,
     exchange,
 )
@@ -348,3 +350,65 @@ async def test_texts_are_written_as_the_window_holds_them():
     async with serving(streamed(*text("a"))) as server:
         await replied(server.url, request(user(odd), tail=Text.of("T"), timeout_s=10.0))
     assert server.received[0].json["messages"][0]["content"] == odd + "\n\nT"
+
+
+# --- what a server says of itself
+
+
+async def described(server: Server, capabilities: str) -> ModelProfile:
+    provider = compatible(server.url, capabilities=capabilities)
+    try:
+        return await provider.discover("m")
+    finally:
+        await provider.aclose()
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "body"),
+    [
+        ("llama.cpp", {"default_generation_settings": {"n_ctx": 3000}}),
+        ("llama.cpp", {"default_generation_settings": {"params": {"n_ctx": 3000}}}),
+        ("vllm", {"data": [{"id": "other", "max_model_len": 9}, {"id": "m", "max_model_len": 3000}]}),
+    ],
+)
+async def test_a_server_says_how_large_its_window_is(capabilities: str, body: dict[str, Any]):
+    async with serving(answer(200, body)) as server:
+        profile = await described(server, capabilities)
+    assert (profile.window_tokens, profile.max_output_tokens, profile.window_source) == (
+        3000,
+        3000,
+        "the server itself",
+    )
+    assert dict(profile.sources)["context"] == "the vendor's API"
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "steps"),
+    [("llama.cpp", answer(404, {})), ("vllm", answer(200, {"data": []})), ("llama.cpp", answer(200, {}))],
+)
+async def test_a_server_that_says_nothing_of_it_is_taken_to_have_the_default(
+    capabilities: str, steps: tuple[Step, ...]
+):
+    async with serving(steps) as server:
+        assert (await described(server, capabilities)).window_tokens == 8192
+
+
+async def test_servers_of_other_kinds_are_not_asked():
+    async with serving() as server:
+        assert (await described(server, "ollama")).window_tokens == 8192
+    assert server.received == []
+
+
+@pytest.mark.parametrize(
+    ("steps", "path"), [(answer(200, {"data": []}), "/v1/models"), (answer(404, {}), "/v1/models")]
+)
+async def test_a_server_that_is_there_answers_a_check(steps: tuple[Step, ...], path: str):
+    async with serving(steps) as server:
+        provider = compatible(server.url)
+        assert await provider.check()
+        await provider.aclose()
+    assert server.received[0].path == path
+
+
+async def test_where_nothing_is_free_nothing_is_asked():
+    assert not await codex("k").check()

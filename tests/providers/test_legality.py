@@ -108,7 +108,13 @@ def test_an_object_of_arguments_stays_the_same_text(source: str):
     assert arguments(text) is text
 
 
-@pytest.mark.parametrize("source", ["", "{", "[1]", '"x"', "NaN", '{"a": NaN}', "null", "[" * 100_000])
+@pytest.mark.parametrize(
+    "source",
+    [
+        *("", "{", "[1]", '"x"', "NaN", '{"a": NaN}', "null", "[" * 100_000),
+        *(r'{"x": "\ud800"', r'["\ud800"]', r'{"\ud800": NaN}'),
+    ],
+)
 def test_arguments_that_are_no_object_become_an_empty_one(source: str):
     assert arguments(Text.of(source)).body == b"{}"
 

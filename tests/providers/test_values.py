@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from providers_parts import ask, assistant, block, request, result, segment, tool, tools, user
@@ -100,6 +103,19 @@ def test_usages_add_up_bucket_by_bucket():
     total = Usage(1, 2, 3, 4, 5, 6) + Usage(10, 20, 30, 40, 50, 60)
     assert total == Usage(11, 22, 33, 44, 55, 66)
     assert total.input == 110
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        (segment(user("a")), {"messages": (user("b"),)}),
+        (block("a"), {"texts": (Text.of("b"),)}),
+        (tools(tool("a")), {"specs": (tool("b"),)}),
+    ],
+)
+def test_a_changed_part_has_another_digest(part: Any, change: dict[str, Any]):
+    before = part.digest
+    assert msgspec.structs.replace(part, **change).digest != before
 
 
 def test_a_part_that_was_made_from_another_keeps_nothing_of_what_was_made_of_that():

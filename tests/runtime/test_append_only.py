@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from runkit import TALK, TASK, blueprint, edge, events_of, folded, kinds, payloads, run_once, stage, swarm_of
+from runkit import (
+    TALK,
+    TASK,
+    blueprint,
+    edge,
+    events_of,
+    folded,
+    kinds,
+    payloads,
+    run_once,
+    stage,
+    swarm_of,
+    write_files,
+)
 
 from shoal.blueprints import ModelChoice, ModelSettings, Nudge, Region
 from shoal.errors import ProviderSetup
@@ -131,3 +145,25 @@ async def test_amendments_give_way_before_anything_is_evicted():
     _, events = await run_once(made, provider)
     assert "pressure" in [p.reason for p in payloads(events, "PromptEpoch")]
     assert kinds(events, "EntriesEvicted") == []
+
+
+SHOWS = """
+def render(ctx):
+    return {"system": ["; ".join(entry["content"] for entry in ctx["entries"])]}
+"""
+
+
+async def test_what_a_script_had_shown_is_sent_again_by_a_run_that_is_loaded(tmp_path: Path):
+    write_files(tmp_path, {"scripts/brain.py": SHOWS})
+    brain = Region("brain", kind="custom", script="scripts/brain.py", max_tokens=500)
+    made = blueprint(stage(), regions=(TASK, brain, TALK), folder=tmp_path)
+    writes = [thought("I note.", call("context_append", region="brain", content=f"{n}")) for n in range(2)]
+    provider = thinking(*writes, "done")
+    async with swarm_of(provider) as swarm:
+        run = await swarm.spawn(made, task="the task")
+        await run.result()
+        prompt = folded(swarm, run).prompt()
+    messages = [message.digest for segment in prompt.messages for message in segment.messages]
+    last = fingerprints(stage_requests(provider)[-1])
+    assert last == [prompt.tools.digest, *[b.digest for b in prompt.system], b"|", *messages[:-1]]
+    assert "## brain (now)\n0; 1" in [text for _, text in said(stage_requests(provider)[-1])]

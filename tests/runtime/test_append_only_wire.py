@@ -16,6 +16,7 @@ from runkit import TASK, blueprint, edge, events_of, folded, payloads, stage
 from shoal.blueprints import FilesSeed, Region, Stage
 from shoal.providers import anthropic
 from shoal.runtime import Event, Limits, MemoryJournal, Swarm
+from shoal.runtime.events import InferenceStarted
 from shoal.testing import wire
 
 pytestmark = [pytest.mark.anyio, pytest.mark.sockets, pytest.mark.wall_limit(120)]
@@ -94,7 +95,7 @@ def unchanged(events: Sequence[Event], bodies: Sequence[dict[str, Any]]) -> int:
     for event in events:
         if event.kind == "PromptEpoch":
             fresh = True
-        elif event.kind == "InferenceStarted" and event.payload.purpose == "stage":
+        elif isinstance(event.payload, InferenceStarted) and event.payload.purpose == "stage":
             sent.append(fresh)
             fresh = False
     assert len(sent) == len(bodies)

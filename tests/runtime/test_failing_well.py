@@ -25,6 +25,7 @@ from shoal.providers import (
     shipped_profile,
 )
 from shoal.runtime import Event, Run, Swarm
+from shoal.runtime._swarm import MOST_JITTER
 from shoal.runtime.events import InferenceFailed, InferenceRetried, InferenceStarted
 from shoal.testing import wire
 
@@ -90,10 +91,8 @@ async def test_a_busy_vendor_is_asked_again_after_the_time_that_it_names():
         run = await swarm.spawn(PLAIN)
         assert (await run.result()).output == "done"
         told = of(events_of(swarm, run), InferenceRetried)
-    assert [(one.attempt, one.error, one.delay_s) for one in told] == [
-        (1, "ProviderBusy", 0.03),
-        (2, "ProviderBusy", 0.03),
-    ]
+    assert [(one.attempt, one.error) for one in told] == [(1, "ProviderBusy"), (2, "ProviderBusy")]
+    assert all(0.03 <= one.delay_s <= 0.03 * (1 + MOST_JITTER) for one in told)
 
 
 async def test_an_overload_that_comes_in_the_middle_of_a_reply_is_asked_again():
@@ -178,7 +177,7 @@ async def test_runs_behind_an_open_breaker_pause_with_the_remedy_and_are_not_sen
     async with town(wire.Script("done"), wire.first(3, DRAINED)) as (swarm, server):
         runs = [await paused(await swarm.spawn(PLAIN)) for _ in range(5)]
         assert len(server.journal) == 3
-        assert not swarm.statistics()["anthropic"].busy
+        assert not swarm.statistics().pools["anthropic"].busy
         await runs[4].resume()
         assert (await runs[4].result()).output == "done"
 

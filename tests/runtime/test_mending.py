@@ -11,7 +11,7 @@ from journalkit import changed
 from runkit import blueprint, events_of, kinds, payloads, sent, stage, swarm_of
 
 from shoal.blueprints import FanOut, Nudge
-from shoal.errors import JournalDamaged, JournalFailed
+from shoal.errors import JournalDamaged, JournalFailed, StartFailed
 from shoal.providers import Request
 from shoal.runtime import Event, MemoryJournal, SqliteJournal, tool
 from shoal.testing import Say, ScriptedProvider, call
@@ -169,3 +169,44 @@ async def test_a_journal_in_memory_can_be_gone_on_with_earlier_too():
     journal.set_aside(run.run_id, 3)
     assert (journal.find(run.run_id).events, journal.find(run.run_id).status) == (2, "running")
     assert [event.seq for event in journal.read(run.run_id)] == [1, 2]
+
+
+@pytest.mark.parametrize("seq", [None, 1])
+async def test_damage_with_no_good_event_before_it_cannot_be_mended(seq: int | None):
+    async with swarm_of(plays()) as swarm:
+        with pytest.raises(JournalDamaged, match="torn"):
+            swarm.hall.mended("r", JournalDamaged("torn", run_id="r", seq=seq))
+
+
+async def test_a_run_that_cannot_be_read_back_after_a_crash_is_not_tried_without_end():
+    loads: list[str] = []
+
+    def crashing(request: Request) -> str:
+        raise ZeroDivisionError("a defect")
+
+    def load(run_id: str) -> None:
+        loads.append(run_id)
+        raise ValueError("another defect")
+
+    async with swarm_of(ScriptedProvider(script=crashing)) as swarm:
+        run = await swarm.spawn(blueprint(stage(available_tools=())), task="x")
+        swarm.hall.load = load  # type: ignore[assignment,method-assign]
+        with pytest.raises(JournalFailed, match=r"cannot be taken up again \(ValueError: another defect\)") as caught:
+            await run.result()
+        assert "a defect" in str(caught.value)
+        assert (loads, swarm.healthy) == ([run.run_id], True)
+
+
+async def test_a_run_that_cannot_be_read_back_is_not_resumed(tmp_path: Path):
+    path = tmp_path / "runs.db"
+    await left_behind(path)
+
+    def load(run_id: str) -> None:
+        raise ValueError("a defect")
+
+    with closing(SqliteJournal(path, host="second")) as journal:
+        async with swarm_of(plays(), journal=journal) as swarm:
+            swarm.hall.load = load  # type: ignore[assignment,method-assign]
+            with pytest.raises(StartFailed) as caught:
+                await swarm.resume_tree(swarm.runs()[0].run_id, tools=(touch,))
+    assert isinstance(caught.value.__cause__, ValueError)

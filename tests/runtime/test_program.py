@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from runkit import blueprint, stage, swarm_of
 
 from shoal.blueprints import (
     Blueprint,
@@ -19,11 +21,12 @@ from shoal.blueprints import (
     Region,
     Stage,
 )
-from shoal.errors import SpawnRefused
+from shoal.errors import DefinitionMissing, SpawnRefused
 from shoal.providers import NO_TOOLS, PolicyStep, Text
-from shoal.runtime import Program, Tool, tool
+from shoal.runtime import Program, SqliteJournal, Tool, tool
 from shoal.runtime._bundle import Bundle
 from shoal.runtime._program import MOST_SHARED_BYTES
+from shoal.testing import Say, ScriptedProvider
 
 
 @tool(reads=True)
@@ -187,3 +190,24 @@ def test_runs_with_nothing_in_common_do_not_keep_each_others_texts():
     assert (made.share(one), made.share(other)) == (one, other)
     assert made.share(third) is third
     assert made.share(Text.of("c" * half)) is not third
+
+
+@pytest.mark.anyio
+async def test_a_run_that_was_looked_at_still_needs_its_functions_to_go_on(tmp_path: Path):
+    path = tmp_path / "runs.db"
+
+    @tool
+    async def ring() -> str:
+        """Ring."""
+        return "rung"
+
+    journal = SqliteJournal(path)
+    async with swarm_of(ScriptedProvider(Say("late", delay_s=500)), journal=journal) as swarm:
+        run = await swarm.spawn(blueprint(stage(available_tools=("ring",))), task="x", tools=[ring])
+    journal.close()
+    journal = SqliteJournal(path)
+    async with swarm_of(ScriptedProvider(), journal=journal) as swarm:
+        assert swarm.get(run.run_id).region("task") == "x"
+        with pytest.raises(DefinitionMissing, match="has the functions `ring` as tools"):
+            await swarm.resume_tree(run.run_id)
+    journal.close()

@@ -139,7 +139,8 @@ async def interrupted(tmp_path: Path, *, reads: bool) -> tuple[list[str], list[E
         while not done:  # noqa: ASYNC110 - virtual time
             await anyio.sleep(1)
     journal.close()
-    _, events = await finish(path, calling("done"), (working,))
+    with pytest.warns(RuntimeWarning, match="'touch'"):  # it hangs no more
+        _, events = await finish(path, calling("done"), (working,))
     return done, events
 
 
@@ -199,6 +200,28 @@ async def test_a_run_whose_functions_are_not_given_again_says_which(tmp_path: Pa
     journal.close()
     with pytest.raises(DefinitionMissing, match="`touch`"):
         await finish(path, calling("done"))
+
+
+async def test_a_function_that_has_changed_is_named_before_its_run_goes_on(tmp_path: Path):
+    @tool(name="touch", reads=True)
+    async def before(name: str) -> str:
+        """Hang."""
+        await anyio.sleep_forever()
+        return name
+
+    @tool(name="touch", reads=True)
+    async def after(name: str) -> str:
+        """Touch."""
+        return name
+
+    path = tmp_path / "runs.db"
+    journal = SqliteJournal(path, host="first")
+    async with swarm_of(calling(call("touch", name="a")), journal=journal) as swarm:
+        await swarm.spawn(blueprint(stage(available_tools=("touch",))), task="x", tools=(before,))
+        await anyio.sleep(1)
+    journal.close()
+    with pytest.warns(RuntimeWarning, match="the function 'touch', a tool of this run, is not what it was"):
+        await finish(path, calling("done"), (after,))
 
 
 # --- what cannot be resumed

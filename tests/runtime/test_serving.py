@@ -96,6 +96,15 @@ def test_providers_stand_in_the_order_in_which_they_were_given():
     assert (served.providers, repr(served)) == (BOTH, "<Servants one, two>")
 
 
+def test_a_provider_that_is_reconsidered_may_be_asked_at_once():
+    served = servants(*BOTH)
+    for _ in range(3):
+        served.breaker("one").record(ProviderSetup("no credits"))
+    served.reconsider("one")
+    served.reconsider("gone")
+    assert served.breaker("one").allow()
+
+
 def test_a_swarm_is_well_while_one_provider_can_be_asked():
     served = servants(*BOTH)
     for name in ("one", "two"):

@@ -7,7 +7,7 @@ import pytest
 from runkit import TALK, TASK, blueprint, events_of, kinds, payloads, stage, swarm_of
 
 from shoal.actors import Supervisor, Worker
-from shoal.blueprints import CallerSeed, Region, Stage, StageContext
+from shoal.blueprints import CallerSeed, Region, Stage
 from shoal.errors import (
     NotBuiltYet,
     ProviderRefused,
@@ -103,9 +103,9 @@ async def test_a_working_directory_that_is_not_there_is_refused():
 
 
 async def test_keys_that_are_not_acted_on_refuse_the_spawn_instead_of_being_half_obeyed():
-    made = blueprint(stage(available_tools=(), shell_hint=True, context=StageContext(mode="fresh")))
+    made = blueprint(stage(available_tools=(), shell_hint=True, batch_tool_hint=True))
     async with swarm_of(scripted()) as swarm:
-        with pytest.raises(NotBuiltYet, match=r"context\.mode.*shell_hint"):
+        with pytest.raises(NotBuiltYet, match=r"batch_tool_hint.*shell_hint"):
             await swarm.spawn(made, task="x")
 
 
@@ -259,6 +259,16 @@ async def test_waiting_through_a_pause_is_possible():
 
 
 # --- retries and failover
+
+
+async def test_runs_that_one_failure_hit_together_come_back_one_by_one():
+    provider = scripted(*[ProviderUnavailable("gone")] * 4, *["hello"] * 4)
+    async with swarm_of(provider) as swarm:
+        runs = [await swarm.spawn(PLAIN, task="x") for _ in range(4)]
+        for run in runs:
+            await run.result()
+        delays = [p.delay_s for run in runs for p in payloads(events_of(swarm, run), "InferenceRetried")]
+    assert len(delays) == len(set(delays)) == 4
 
 
 async def test_attempts_that_are_repeated_are_journaled_with_their_delay():

@@ -133,6 +133,7 @@ async def test_a_tree_that_is_stopped_is_over_and_its_runs_can_be_resumed():
     async with swarm_of(ScriptedProvider(script=slow)) as swarm:
         started = await swarm.start(tree)
         await anyio.sleep(1)
+        assert repr(started) == "<Started <Supervisor 'team' running, 1 children>>"
         await started.stop()
         await started.stop()
         assert ((await started.wait()).kind, started.healthy, swarm.healthy) == ("shutdown", True, True)

@@ -11,9 +11,7 @@ from shoal.blueprints import (
     Blueprint,
     BlueprintTransform,
     ChildSupervision,
-    Observations,
     Stage,
-    StageContext,
     TransformMapping,
 )
 from shoal.errors import NotBuiltYet
@@ -35,14 +33,12 @@ def test_a_blueprint_that_asks_for_nothing_special_is_not_refused():
 
 
 WHOLE: list[tuple[str, dict[str, Any]]] = [
-    ("context.observations", {"observations": Observations(profile="coding")}),
     ("components.use", {"components": ("facts",)}),
     (
         "transforms.mappings.transform",
         {"transforms": (BlueprintTransform("a", "b", (TransformMapping("x", "y", "summarize"),)),)},
     ),
     ("agent.dynamic_tools", {"dynamic_tools": True}),
-    ("agent.tool_list", {"tool_list": "run"}),
     ("agent.batch_tool_hint", {"batch_tool_hint": True}),
     ("agent.shell_hint", {"shell_hint": True}),
 ]
@@ -54,9 +50,6 @@ def test_a_key_of_the_blueprint_is_named(key: str, fields: dict[str, Any]):
 
 
 STAGE: list[tuple[str, dict[str, Any]]] = [
-    ("available_connectors", {"available_connectors": ("server",)}),
-    ("context.mode", {"context": StageContext(mode="fresh")}),
-    ("context.observations", {"context": StageContext(observations=Observations())}),
     ("supervision", {"supervision": ChildSupervision(restart="temporary")}),
     ("batch_tool_hint", {"batch_tool_hint": True}),
     ("shell_hint", {"shell_hint": True}),
@@ -74,10 +67,10 @@ def test_what_is_switched_off_is_obeyed():
 
 
 def test_everything_that_is_used_is_named_at_once_in_the_order_of_the_file():
-    stages = (Stage("one", batch_tool_hint=True), Stage("two", available_connectors=("x",)))
+    stages = (Stage("one", batch_tool_hint=True), Stage("two", shell_hint=True))
     made = replace(PLAIN, dynamic_tools=True, stages=stages)
     assert refused(made) == (
         "agent.dynamic_tools",
         "stages.one.batch_tool_hint",
-        "stages.two.available_connectors",
+        "stages.two.shell_hint",
     )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
 from cyclopts import Parameter
 
+from shoal._granted import permissions_from
 from shoal.blueprints import Blueprint, stage_tools, tool_name
 from shoal.errors import ConfigInvalid
-from shoal.runtime import BUILT_IN, Grants, Permissions
+from shoal.runtime import BUILT_IN, Permissions
 
 AllowOption: TypeAlias = Annotated[
     tuple[str, ...], Parameter(name="--allow", negative="", help="A tool that may be called without asking.")
@@ -35,10 +37,10 @@ AttendedOption: TypeAlias = Annotated[
 def permissions_of(
     blueprint: Blueprint, allow: Sequence[str], *, yes: bool = False, no_seed_commands: bool = False
 ) -> Permissions:
-    """Return the permissions that *allow* gives to the tools of *blueprint*, and *yes* to all others.
+    """Return what the settings allow, what *allow* gives to the tools of *blueprint*, and *yes* to all others.
 
     Raises:
-        ConfigInvalid: One of them is no tool that it could have.
+        ConfigInvalid: One of them is no tool that it could have, or the settings are of no use.
     """
     known = {*BUILT_IN, *(name for stage in blueprint.stages for name in stage_tools(stage))}
     for name in allow:
@@ -46,8 +48,11 @@ def permissions_of(
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean `{near[0]}`?" if near else f"it has {', '.join(sorted(known))}"
             raise ConfigInvalid(f"`--allow {name}` names no tool of {blueprint.name!r}; {hint}")
-    return Permissions(
+    said = permissions_from()
+    seeding = said.grants.allow_seed_commands and not no_seed_commands
+    return dataclasses.replace(
+        said,
         launch={tool_name(name): "allow" for name in allow},
-        grants=Grants(allow_seed_commands=not no_seed_commands),
+        grants=dataclasses.replace(said.grants, allow_seed_commands=seeding),
         launch_rest="allow" if yes else None,
     )

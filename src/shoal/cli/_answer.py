@@ -14,7 +14,7 @@ from shoal.cli._print import line, print_json, print_text, say
 from shoal.cli._steer import steer, tell
 from shoal.cli._texts import text_of
 from shoal.errors import AnswerRefused, RunEnded, RunNotFound
-from shoal.runtime import Question, Run, asked_below, fold, questions_of
+from shoal.runtime import Question, Reader, Run, RunState, asked_below, fold, questions_of
 
 
 def command(
@@ -58,8 +58,12 @@ def open_questions(run: str | None, journal: Path | None) -> Sequence[Question]:
             raise RunEnded(f"run {row.run_id} is over ({row.status}); it asks nothing any more", run_id=row.run_id)
         rows = reader.runs(root=None if row is None else row.root)
         asking = asked_below(rows, None if row is None else row.run_id)
-        states = (fold(each.run_id, program_of(reader, each.run_id), reader.read(each.run_id)) for each in asking)
+        states = (_folded(reader, each.run_id) for each in asking)
         return [question for state in states for question in questions_of(state)]
+
+
+def _folded(reader: Reader, run_id: str) -> RunState:
+    return fold(run_id, program_of(reader, run_id), reader.read(run_id), load=reader.part)
 
 
 def chosen(questions: Sequence[Question], run: str, number: int | None) -> Question:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError, Parameter
 
-from shoal.errors import AnswerRefused, BlueprintError, RunEnded, RunNotFound, RunOwned, ShoalError
+from shoal.errors import AnswerRefused, BlueprintError, PartMissing, RunEnded, RunNotFound, RunOwned, ShoalError
 
 USAGE = 2
 FAILED = 1
@@ -23,13 +23,19 @@ COMMANDS = {
     "pause": "Let a run and all below it wait.",
     "cancel": "End a run and all below it.",
     "ps": "List live and recent runs.",
+    "runs": "List runs by what they used.",
+    "top": "Watch runs, live.",
     "tree": "Show who spawned whom, and what each used.",
     "result": "Print what a run submitted.",
     "stages": "Show what each stage of a run used.",
     "events": "Print the events of a run.",
+    "report": "Write a run as one HTML file.",
     "context": "Show what a run's next request shows the model.",
+    "blobs": "List the stored parts of a run, or write one out.",
     "trace": "Export the spans of a tree of runs.",
     "new": "Write a blueprint to begin with.",
+    "export": "Write a tree of runs to a file, for another machine.",
+    "import": "Take over a tree of runs that another machine exported.",
     "prune": "Delete old runs from the journal, and let its file shrink.",
     "validate": "Check a blueprint.",
     "library": "List the bundled blueprints.",
@@ -61,6 +67,9 @@ for _order, (_name, _help) in enumerate(COMMANDS.items()):
     app.command(f"shoal.cli._{_name}:{_object}", name=_name, help=_help, sort_key=_order)
 
 
+_WRONG = (BlueprintError, RunNotFound, RunOwned, RunEnded, AnswerRefused, PartMissing)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Carry out one command line and return its exit status.
 
@@ -74,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refused(str(error), USAGE, "`shoal --help` lists the commands, `shoal COMMAND --help` their options")
     except ShoalError as error:
         # What was asked for cannot be had, as opposed to what was tried and failed.
-        wrong = isinstance(error, BlueprintError | RunNotFound | RunOwned | RunEnded | AnswerRefused)
+        wrong = isinstance(error, _WRONG)
         return _refused(str(error), USAGE if wrong else FAILED)
     except KeyboardInterrupt:
         return _refused("interrupted", INTERRUPTED)

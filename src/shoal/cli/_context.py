@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, final
 
 from cyclopts import Parameter
 
 from shoal.cli._places import JournalOption, JsonOption, RunArgument, program_of, run_reader
 from shoal.cli._print import line, print_json, print_table, print_text, say
-from shoal.errors import ConfigInvalid
-from shoal.providers import Message, Request, ToolSpec
-from shoal.runtime import Reader, RunState, fold
-from shoal.runtime.context import Prompt, assemble, load_rendering
-from shoal.runtime.events import StageEntered
+from shoal.errors import ConfigInvalid, ProviderRefused
+from shoal.providers import Breakpoint, Marking, Message, Request, ToolSpec, shipped_profile
+from shoal.runtime import Reader, RunState
+from shoal.runtime.context import Prompt, load_rendering
+from shoal.runtime.events import InferenceStarted, StageEntered
 
 
 def command(
@@ -26,21 +27,30 @@ def command(
 ) -> int:
     """Show what a run's next request shows the model, now or at an earlier event."""
     with run_reader(run, journal) as (reader, row):
-        state = state_at(reader, row.run_id, at)
-        for region, digest in state.renders.items():
-            state.view.show(region, load_rendering(reader.definition(digest)))
-    prompt = assemble(state.view, state.stage.offered)
+        marks = Marks()
+        state = state_at(reader, row.run_id, at, watch=marks.see if as_json or explain else None)
+        show_rendered(reader, state)
+        prompt = state.prompt()
+        breakpoints = marks.of(state, prompt) if as_json or explain else ()
     if as_json:
-        print_json(_plain(state, prompt))
+        print_json(_plain(state, prompt, breakpoints))
     elif explain:
-        _explain(state, prompt)
+        _explain(state, prompt, breakpoints)
     else:
         _show(state, prompt)
     return 0
 
 
-def state_at(reader: Reader, run_id: str, at: int | None) -> RunState:
+def state_at(
+    reader: Reader, run_id: str, at: int | None, *, watch: Callable[[RunState], None] | None = None
+) -> RunState:
     """Return the state of a run behind the event *at*; `None` for the newest.
+
+    Args:
+        reader: The journal.
+        run_id: The run.
+        at: Seq of the event.
+        watch: Called with the state at each request of a stage that was sent until then.
 
     Raises:
         ConfigInvalid: The run had entered no stage by then, or has no such event.
@@ -51,14 +61,60 @@ def state_at(reader: Reader, run_id: str, at: int | None) -> RunState:
         raise ConfigInvalid(f"run {run_id} has no event {at}; its last is {events[-1].seq if events else 0}")
     if not any(isinstance(event.payload, StageEntered) for event in events):
         raise ConfigInvalid(f"run {run_id} had entered no stage by event {at}; give a later one")
-    return fold(run_id, program_of(reader, run_id), events, definition=reader.definition, load=reader.part)
+    state = RunState(run_id, program_of(reader, run_id), definition=reader.definition)
+    for event in events:
+        state.apply(event)
+        if watch is not None and isinstance(event.payload, InferenceStarted) and event.payload.purpose == "stage":
+            show_rendered(reader, state)
+            watch(state)
+    return state
+
+
+def show_rendered(reader: Reader, state: RunState) -> None:
+    """Let custom regions be seen as scripts rendered them for the newest request."""
+    for region, digest in state.renders.items():
+        state.view.show(region, load_rendering(reader.definition(digest)))
+
+
+@final
+class Marks:
+    """The cache markers of a run's requests: where the next ones go depends on those before."""
+
+    def __init__(self) -> None:
+        self._marking: dict[tuple[str, str], Marking] = {}
+
+    def __repr__(self) -> str:
+        return f"<Marks for {len(self._marking)} models>"
+
+    def see(self, state: RunState) -> None:
+        """Take note of the request that was just sent."""
+        self.of(state, state.prompt())
+
+    def of(self, state: RunState, prompt: Prompt) -> tuple[Breakpoint, ...]:
+        """Return where the markers of *prompt* go; none where the provider sets none, or is none of ours."""
+        provider, model, _ = state.serving
+        marking = self._marking.get((provider, model))
+        if marking is None:
+            marking = self._marking[provider, model] = Marking(provider, shipped_profile(model))
+        try:
+            return marking.see(_request(state, prompt))
+        except ProviderRefused:  # it would not be sent, so there is nothing to mark
+            return ()
 
 
 def _request(state: RunState, prompt: Prompt) -> Request:
-    return Request(state.serving[1], prompt.system, prompt.messages, prompt.tail, prompt.tools)
+    return Request(
+        state.serving[1],
+        prompt.system,
+        prompt.messages,
+        prompt.tail,
+        prompt.tools,
+        run_id=state.run_id,
+        stages_ahead=state.stage.stages_ahead,
+    )
 
 
-def _plain(state: RunState, prompt: Prompt) -> dict[str, Any]:
+def _plain(state: RunState, prompt: Prompt, breakpoints: Sequence[Breakpoint]) -> dict[str, Any]:
     view = state.view
     provider, model, window_tokens = state.serving
     return {
@@ -68,19 +124,23 @@ def _plain(state: RunState, prompt: Prompt) -> dict[str, Any]:
         "provider": provider,
         "model": model,
         "window_tokens": window_tokens,
-        "approx_tokens": prompt.tokens,
+        "approx_tokens": state.costs(prompt),
+        "counted": _counted(state),
         "approx_context_chars": prompt.chars,
         "prompt_digest": _request(state, prompt).digest.hex(),
         "tools": [_tool(spec) for spec in prompt.tools.specs],
         "system": [{"owner": block.owner, "tokens": block.tokens, "text": block.text} for block in prompt.system],
         "messages": [_message(seg.owner, message) for seg in prompt.messages for message in seg.messages],
         "tail": None if prompt.tail is None else str(prompt.tail),
-        "parts": [dict(row) for row in prompt.explain()],
+        "parts": [dict(row) for row in prompt.explain(breakpoints)],
+        "breakpoints": [
+            {"section": m.section, "index": m.index, "tokens": m.tokens, "lifetime": m.lifetime} for m in breakpoints
+        ],
         "regions": [
             {
                 "region": name,
                 "kind": view.states[name].region.kind,
-                "tokens": view.states[name].charged,
+                "tokens": view.fill()[name][0],
                 "budget_tokens": view.states[name].limits.budget,
                 "entries": view.states[name].entries,
             }
@@ -104,10 +164,10 @@ def _message(owner: str, message: Message) -> dict[str, Any]:
     }
 
 
-def _explain(state: RunState, prompt: Prompt) -> None:
+def _explain(state: RunState, prompt: Prompt, breakpoints: Sequence[Breakpoint]) -> None:
     say(_head(state, prompt), "")
     print_table(
-        ("block", "owner", "tokens", "offset", "cacheable", "why"),
+        ("block", "owner", "tokens", "offset", "cacheable", "marker", "why"),
         [
             (
                 str(row["block"]),
@@ -115,13 +175,15 @@ def _explain(state: RunState, prompt: Prompt) -> None:
                 str(row["tokens"]),
                 str(row["offset"]),
                 "yes" if row["cacheable"] else "no",
+                str(row["breakpoint"] or ""),
                 line(str(row["why"])),
             )
-            for row in prompt.explain()
+            for row in prompt.explain(breakpoints)
         ],
         right=("tokens", "offset"),
     )
-    say("")
+    say("", _marked(breakpoints), "")
+    fill = state.view.fill()
     states = [(name, state.view.states[name]) for name in state.view.layout.regions]
     print_table(
         ("region", "kind", "tokens", "budget", "fill", "entries"),
@@ -129,9 +191,9 @@ def _explain(state: RunState, prompt: Prompt) -> None:
             (
                 line(name),
                 held.region.kind,
-                str(held.charged),
+                str(fill[name][0]),
                 str(held.limits.budget),
-                f"{held.charged / max(1, held.limits.budget):.0%}",
+                f"{fill[name][0] / max(1, held.limits.budget):.0%}",
                 str(held.entries),
             )
             for name, held in states
@@ -140,12 +202,38 @@ def _explain(state: RunState, prompt: Prompt) -> None:
     )
 
 
+def _marked(breakpoints: Sequence[Breakpoint]) -> str:
+    """Return where the cache markers stand, a line."""
+    if not breakpoints:
+        return "cache markers: none"
+    places = [f"{mark.section}[{mark.index}] ({mark.lifetime}, about {mark.tokens} tokens)" for mark in breakpoints]
+    return f"cache markers: behind {', '.join(places)}"
+
+
 def _head(state: RunState, prompt: Prompt) -> str:
     provider, model, window = state.serving
     return (
         f"run {state.run_id} at event {state.seq}, stage {line(state.stage.name)} on {provider}:{model}: "
-        f"about {prompt.tokens} of {window} tokens"
+        f"about {state.costs(prompt)} of {window} tokens ({_how(state)})"
     )
+
+
+def _counted(state: RunState) -> dict[str, Any]:
+    """Return how the numbers of tokens come about."""
+    known = state.now_calibration
+    return {
+        "how": "estimate" if state.tokenizer is None else state.tokenizer,
+        "ratio": round(known.ratio, 4),
+        "measurements": known.seen,
+    }
+
+
+def _how(state: RunState) -> str:
+    """Return how the number of tokens came about, for people."""
+    said = _counted(state)
+    if not said["measurements"]:
+        return f"{said['how']}, not measured yet"
+    return f"{said['how']}, corrected by {said['ratio']:.2f} after {said['measurements']} measurements"
 
 
 def _show(state: RunState, prompt: Prompt) -> None:

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from shoal._config import config_files, model_profiles
 from shoal._environment import found_keys, providers_from, wants_telemetry
+from shoal._granted import permissions_from
 from shoal.cli._places import JournalOption, JsonOption, journal_file
 from shoal.cli._print import line, print_json, print_table, say
 from shoal.errors import ConfigInvalid, ProviderError, ProviderSetup, ShoalError
@@ -75,7 +76,7 @@ async def _all(journal: Path | None) -> Sequence[Check]:
 
 def _settings() -> Check:
     try:
-        profiles = model_profiles()
+        profiles, _ = model_profiles(), permissions_from()
     except ConfigInvalid as error:
         return Check("settings", "failed", str(error), "Mend the file, or take the table out.")
     there = [str(path) for path in config_files() if path.exists()]

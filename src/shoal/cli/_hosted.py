@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar, final
 
 import anyio
+import anyio.to_thread
 
 import shoal
 from shoal._environment import wants_telemetry
+from shoal._keeping import Keeping, keeping_from
 from shoal.cli._desk import Desk
 from shoal.cli._print import complain, is_terminal
 from shoal.cli._progress import Progress, RunView
@@ -22,10 +25,12 @@ from shoal.errors import JournalFailed, RunIsPaused, ShoalError
 from shoal.observability import export_trace
 from shoal.providers import Provider
 from shoal.runtime import Ledger, Outcome, Permissions, Question, Run
+from shoal.runtime.journal import prune
 from shoal.runtime.tools import kill_lines
 
 T = TypeVar("T")
 
+_DAY_S = 86_400.0
 INTERRUPTED = 130
 """Exit status after Ctrl-C."""
 _LOOK_S = 0.05
@@ -92,9 +97,22 @@ async def host(hosting: Hosting, begin: Begin) -> Ending:
     Raises:
         ShoalError: It could not begin.
     """
+    keeping = keeping_from()  # first, so that what is wrong with it is told before anything runs
     progress = Progress()
     interrupts = Interrupts()
-    return await beside(interrupts.serve, lambda: _hosted(hosting, begin, progress, interrupts))
+    ending = await beside(interrupts.serve, lambda: _hosted(hosting, begin, progress, interrupts))
+    if keeping.keep_days is not None and not ending.interrupted:
+        await anyio.to_thread.run_sync(_forget_old, hosting.journal, keeping)
+    return ending
+
+
+def _forget_old(journal: Path, keeping: Keeping) -> None:
+    """Prune the journal as the user's settings say; that it could not be pruned is told, and hurts nothing."""
+    assert keeping.keep_days is not None  # the caller looked
+    try:
+        prune(journal, before=time.time() - keeping.keep_days * _DAY_S, keep_failed=keeping.keep_failed)
+    except JournalFailed as error:
+        complain(str(error))
 
 
 async def _hosted(hosting: Hosting, begin: Begin, progress: Progress, interrupts: Interrupts) -> Ending:
@@ -213,9 +231,17 @@ def person_at(*, attended: bool | None, as_json: bool) -> Person:
     """Return who is asked, where `--attended` or `--unattended` was said, or neither (`None`)."""
     if attended is False:
         return "nobody"
-    if not as_json and sys.stdin.isatty() and is_terminal():
+    if not as_json and sys.stdin.isatty() and is_terminal() and _in_front():
         return "here"
     return "elsewhere" if attended else "nobody"
+
+
+def _in_front() -> bool:
+    """Say whether what is typed at the terminal is meant for this process: a job in the background must not read it."""
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except OSError:
+        return True  # the terminal has no jobs
 
 
 @final

@@ -12,7 +12,7 @@ from shoal.cli._places import JournalOption, JsonOption, RunArgument, program_of
 from shoal.cli._steer import steer, tell
 from shoal.cli._texts import TextArgument, text_of
 from shoal.errors import ConfigInvalid
-from shoal.runtime import Run
+from shoal.runtime import Attachment, Run
 
 
 def command(
@@ -21,18 +21,22 @@ def command(
     /,
     *,
     region: Annotated[str | None, Parameter(help="The region that it goes to; the conversation unless given.")] = None,
+    attach: Annotated[
+        tuple[Path, ...], Parameter(name="--attach", negative="", help="A file that stands behind the text.")
+    ] = (),
     journal: JournalOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Send a run a message, which stands in its next request."""
     said = text_of(text)
-    if not said.strip():
+    if not said.strip() and not attach:
         raise ConfigInvalid("an empty message says nothing; give a text, or `@FILE`")
+    parts = [Attachment.read(path.expanduser()) for path in attach]
     if region is not None:
         _refuse_unknown(run, region, journal)
 
     async def send(live: Run) -> None:
-        await live.send(said, region=region)
+        await live.send(said, region=region, parts=parts)
 
     return tell(*steer(run, journal, send), "has the message", as_json=as_json)
 

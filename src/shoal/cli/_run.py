@@ -18,10 +18,10 @@ from shoal.cli._places import JournalOption, JsonOption, journal_file, output_fo
 from shoal.cli._print import complain
 from shoal.cli._progress import Progress
 from shoal.cli._summary import conclude
-from shoal.cli._texts import text_of
+from shoal.cli._texts import value_of
 from shoal.errors import ConfigInvalid
 from shoal.providers import Provider
-from shoal.runtime import Run
+from shoal.runtime import Run, SeedValue
 
 
 def command(
@@ -88,14 +88,16 @@ def _warn_of_nothing(workdir: Path) -> None:
         complain(f"the working directory {str(workdir)!r} holds nothing to read; name another with `--workdir`")
 
 
-def seeds_of(blueprint: Blueprint, pairs: Sequence[str], regions: Mapping[str, str]) -> dict[str, str]:
+def seeds_of(blueprint: Blueprint, pairs: Sequence[str], regions: Mapping[str, str]) -> dict[str, SeedValue]:
     """Return the caller's values by name: from `--seed NAME=TEXT` and from `--NAME TEXT`.
+
+    A file that is no text, such as an image, is a part.
 
     Raises:
         ConfigInvalid: A pair has no `=`, a name is given twice, or a file cannot be read.
     """
     takes = [region.seed.name for region in blueprint.regions if isinstance(region.seed, CallerSeed)]
-    seeds: dict[str, str] = {}
+    seeds: dict[str, SeedValue] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
@@ -107,7 +109,7 @@ def seeds_of(blueprint: Blueprint, pairs: Sequence[str], regions: Mapping[str, s
     return seeds
 
 
-def _add(seeds: dict[str, str], name: str, value: str) -> None:
+def _add(seeds: dict[str, SeedValue], name: str, value: str) -> None:
     if name in seeds:
         raise ConfigInvalid(f"the seed {name!r} is given twice; give it once")
-    seeds[name] = text_of(value)
+    seeds[name] = value_of(value)

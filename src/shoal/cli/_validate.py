@@ -11,6 +11,7 @@ import anyio
 from cyclopts import Parameter
 
 from shoal._environment import providers_from
+from shoal._granted import permissions_from
 from shoal.blueprints import Blueprint, Finding, check, locate, resolve
 from shoal.cli._places import JsonOption
 from shoal.cli._print import line, print_json, print_table, say
@@ -58,7 +59,7 @@ def findings_at(path: Path, seen: set[Path]) -> Iterator[Finding]:
     if blueprint is None:
         yield from found
         return
-    more = anyio.run(lambda: examine(blueprint, providers=providers_from()))
+    more = anyio.run(lambda: examine(blueprint, providers=providers_from(), permissions=permissions_from()))
     yield from locate(path, (*found, *more))
     for worker in _workers(blueprint):
         try:

@@ -16,9 +16,9 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 class Terminal:
     """A process on a terminal of its own."""
 
-    def __init__(self, source: str, *arguments: object) -> None:
+    def __init__(self, source: str, *arguments: object, columns: int = 120, lines: int = 30) -> None:
         self._master, slave = pty.openpty()
-        environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "30"}
+        environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": str(lines)}
         command = [sys.executable, "-c", source, *map(str, arguments)]
         # Its controlling terminal, so that Ctrl-C there is a signal.
         self.process = subprocess.Popen(

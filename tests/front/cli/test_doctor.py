@@ -31,6 +31,10 @@ def test_a_fresh_machine_is_sound(shell: Shell):
     assert found(said)["journal"]["said"].endswith("not made yet")
 
 
+def test_where_all_is_well_there_is_nothing_to_do(shell: Shell):
+    assert shell("doctor").out.splitlines()[-1].split()[:2] == ["telemetry", "ok"]
+
+
 def test_people_get_a_table_and_what_to_do(shell: Shell, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     said = shell("doctor")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from front_terminal import Terminal
 import shoal
 from shoal.blueprints import Blueprint, InteractionPoint, Stage
 from shoal.cli._desk import taken
+from shoal.cli._hosted import person_at
 from shoal.providers import Text, ToolCall
 from shoal.runtime import Limits
 from shoal.testing import Say, ScriptedProvider
@@ -268,6 +270,29 @@ async def test_an_answer_that_comes_too_late_is_not_asked_for_again(late: str):
         (question,) = run.questions()
         await (run.answer("fine") if late == "answered" else run.cancel())
         assert await taken(swarm, question, "good")
+
+
+def test_a_job_in_the_background_asks_nobody(terminals: list[Terminal], clerk: Path):
+    background = (
+        "import subprocess, sys\n"
+        "command = [sys.executable, '-m', 'shoal', *sys.argv[1:]]\n"
+        "sys.exit(subprocess.run(command, process_group=0).returncode)\n"
+    )
+    terminals.append(shown := Terminal(background, "run", clerk))
+    assert shown.end() == 0
+    assert "nobody is there" in shown.shown
+
+
+def test_a_terminal_without_jobs_is_asked(monkeypatch: pytest.MonkeyPatch):
+    def no_jobs(_descriptor: int) -> int:
+        raise OSError(25, "Inappropriate ioctl for device")
+
+    master, slave = os.openpty()
+    with os.fdopen(master), os.fdopen(slave, "r") as typed:
+        monkeypatch.setattr("sys.stdin", typed)
+        monkeypatch.setattr("os.tcgetpgrp", no_jobs)
+        monkeypatch.setattr("shoal.cli._hosted.is_terminal", lambda: True)
+        assert person_at(attended=None, as_json=False) == "here"
 
 
 # --- without a terminal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -9,8 +10,9 @@ from pathlib import Path
 import pytest
 from front_shell import Serve, Shell, newest
 
+from shoal._keeping import Keeping, keeping_from
 from shoal.cli._prune import span_s
-from shoal.errors import ConfigInvalid
+from shoal.errors import ConfigInvalid, JournalFailed
 from shoal.testing import ScriptedProvider, call
 
 
@@ -72,3 +74,78 @@ def test_a_span_is_a_number_and_a_unit(text: str, seconds: float):
 def test_what_is_no_span_is_refused(text: str):
     with pytest.raises(ConfigInvalid, match="is no span of time"):
         span_s(text)
+
+
+# --- by the settings
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Path:
+    """The user's settings, in a folder that is there."""
+    path = tmp_path / "config" / "shoal" / "shoal.toml"
+    path.parent.mkdir(parents=True)
+    return path
+
+
+def run_another(shell: Shell, serve: Serve, answers: Path) -> int:
+    serve(ScriptedProvider(call("submit_output", content="another"), "done", purposes={"titling": "A title"}))
+    return shell("run", answers, "--workdir", answers, "--task", "Again").status
+
+
+def test_runs_that_are_older_than_the_settings_say_go_with_the_next_run(
+    shell: Shell, serve: Serve, answers: Path, old: str, settings: Path
+):
+    settings.write_text("[journal]\nkeep_days = 30\n")
+    assert run_another(shell, serve, answers) == 0
+    assert shell("result", old).status == 2
+    assert shell("result", newest(shell)["run_id"]).out.strip() == "another"
+
+
+@pytest.mark.parametrize("text", ["", "[journal]\n", "[journal]\nkeep_days = 3650\n"])
+def test_nothing_goes_by_itself_that_the_settings_do_not_name(
+    shell: Shell, serve: Serve, answers: Path, old: str, settings: Path, text: str
+):
+    settings.write_text(text)
+    assert run_another(shell, serve, answers) == 0
+    assert shell("result", old).status == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[journal]\nkeep_days = 0\n", "`keep_days` in .* is 0.0; give days, more than 0"),
+        ("[journal]\nkeep_days = 'all'\n", "is of no use"),
+        ("[journal]\nkeep_weeks = 1\n", "is of no use: .*keep_weeks"),
+    ],
+)
+def test_settings_of_no_use_are_refused_before_anything_runs(
+    shell: Shell, serve: Serve, answers: Path, settings: Path, text: str, said: str
+):
+    settings.write_text(text)
+    serve(ScriptedProvider())
+    refused = shell("run", answers, "--workdir", answers, "--task", "x")
+    assert refused.status != 0
+    assert re.search(said, refused.err)
+    assert shell("ps", "--json").json == []
+
+
+def test_a_working_directory_has_no_say_in_what_is_deleted(tmp_path: Path):
+    (tmp_path / "shoal.toml").write_text("[journal]\nkeep_days = 1\n")
+    with pytest.raises(ConfigInvalid, match="lies in the working directory and has `\\[journal\\]`; move it to"):
+        keeping_from({"XDG_CONFIG_HOME": str(tmp_path / "config")}, tmp_path)
+
+
+def test_without_a_home_nothing_is_deleted(tmp_path: Path):
+    assert keeping_from({"XDG_CONFIG_HOME": str(tmp_path / "none")}, tmp_path) == Keeping()
+
+
+def test_a_journal_that_cannot_be_pruned_now_hurts_no_run(
+    shell: Shell, serve: Serve, answers: Path, old: str, settings: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*_args: object, **_more: object) -> None:
+        raise JournalFailed("'runs.db' cannot be pruned: it is locked")
+
+    monkeypatch.setattr("shoal.cli._hosted.prune", fail)
+    settings.write_text("[journal]\nkeep_days = 30\n")
+    assert run_another(shell, serve, answers) == 0
+    assert shell("result", old).status == 0

@@ -14,7 +14,7 @@ from front_shell import BLUEPRINT, Serve, Shell, newest
 
 from shoal.runtime import SqliteReader
 from shoal.runtime.journal import host_name
-from shoal.testing import ScriptedProvider
+from shoal.testing import ScriptedProvider, call
 
 READERS = ("tree", "events", "stages", "context", "result", "resume")
 
@@ -183,6 +183,19 @@ def test_the_context_names_its_parts_and_regions(shell: Shell, digested: str):
     assert shown["tools"][0]["name"] == "submit_output"
 
 
+def test_the_context_says_how_its_tokens_were_counted(shell: Shell, digested: str):
+    shown = shell("context", digested, "--json").json
+    assert shown["counted"]["how"] == "estimate"
+    assert shown["counted"]["measurements"] > 0
+    assert f"about {shown['approx_tokens']} of " in shell("context", digested).out
+    assert "tokens (estimate, corrected by " in shell("context", digested).out
+
+
+def test_the_context_of_a_run_that_was_never_billed_is_an_estimate(shell: Shell, digested: str, readings: Any):
+    first = next(event for event in readings(digested) if event.kind == "InferenceStarted")
+    assert "(estimate, not measured yet)" in shell("context", digested, "--at", str(first.seq)).out
+
+
 def test_the_context_can_be_read(shell: Shell, digested: str):
     said = shell("context", digested).out
     assert "[system] task" in said
@@ -205,9 +218,33 @@ def test_what_stands_behind_the_conversation_is_shown_last(shell: Shell):
 
 def test_the_context_explains_itself(shell: Shell, digested: str):
     said = shell("context", digested, "--explain").out
-    assert "block        owner               tokens  offset  cacheable  why" in said
+    assert "block        owner               tokens  offset  cacheable  marker  why" in said
+    assert "cache markers: none" in said
     assert "declared `stable`: written once" in said
     assert "sliding_window" in said
+
+
+@pytest.fixture
+def claude(shell: Shell, serve: Serve) -> str:
+    """The id of a run that a model with markers served."""
+    submit = call("submit_output", content="an answer")
+    serve(ScriptedProvider(submit, "done", name="anthropic", purposes={"titling": "A title"}))
+    Path("roomy.toml").write_text(BLUEPRINT.replace("max_tokens = 500", "max_tokens = 20_000"))
+    model = "anthropic:claude-opus-4-8"
+    return shell("run", "./roomy.toml", "--brief", "b" * 40_000, "--model", model, "--json").json["run_id"]
+
+
+def test_the_context_says_where_cache_markers_go(shell: Shell, claude: str):
+    shown = shell("context", claude, "--json").json
+    assert shown["breakpoints"][-1]["section"] == "messages"
+    assert "5m" in {part["breakpoint"] for part in shown["parts"]}
+    assert "cache markers: behind " in shell("context", claude, "--explain").out
+
+
+def test_where_markers_go_follows_from_the_requests_before(shell: Shell, claude: str, readings: Any):
+    asked = [e for e in readings(claude) if e.kind == "InferenceStarted" and e.payload.purpose == "stage"]
+    first, second = (shell("context", claude, "--at", str(event.seq), "--json").json for event in asked)
+    assert len(first["breakpoints"]) <= len(second["breakpoints"])
 
 
 @pytest.mark.parametrize(("at", "expected"), [("999", "has no event 999"), ("1", "had entered no stage by event 1")])

@@ -96,7 +96,7 @@ def test_a_key_in_the_environment_is_mentioned_in_the_last_line_only(
     said = digest(shell, pages)
     *others, last = said.out.splitlines()
     assert last.startswith("OPENAI_API_KEY is set and was not used")
-    assert "SHOAL_PROVIDER=compatible" in last
+    assert "SHOAL_PROVIDER=openai" in last
     assert "sk-not" not in said.out + said.err
     assert not any("OPENAI_API_KEY" in line for line in others)
 
@@ -360,3 +360,14 @@ def test_a_command_that_seeds_a_region_runs_only_where_the_user_lets_it(
     blueprint.write_text("\n".join(lines))
     said = shell("run", answers, *more)
     assert (said.status, why in said.err, Path("seeded").exists()) == (2, True, False)
+
+
+def test_the_users_settings_let_a_command_seed_a_region(shell: Shell, answers: Path, tmp_path: Path):
+    blueprint = answers / "blueprint.toml"
+    seed = 'brief = { kind = "pinned", max_tokens = 500, seed = { command = "echo seeded" } }'
+    lines = [seed if line.startswith("brief =") else line for line in blueprint.read_text().splitlines()]
+    blueprint.write_text("\n".join(lines))
+    settings = tmp_path / "config" / "shoal" / "shoal.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('[safe_commands]\nshell = ["echo"]\n')
+    assert shell("run", answers, "--json").json["output"] == "brief: seeded\n rules: "

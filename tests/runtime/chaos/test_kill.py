@@ -25,7 +25,7 @@ BATCHES = 6
 QUICK, NIGHTLY = 5, 50
 """Kills in one batch."""
 MOST_DEATHS = 3
-STEPS = ("first", "second", "third", "itema", "itemb", "itemc", "last")
+STEPS = ("first", "second", "third", "itema", "itemb", "itemc", "last", "now", "beside")
 
 Point = tuple[str, str]
 """Where a process dies, and at what kind of thing: an event's kind, a request's purpose, or a step of the shell."""
@@ -38,15 +38,12 @@ class Zygote:
         command = [sys.executable, victim.__file__]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def live(self, folder: Path, backend: str, death: Mapping[str, Any]) -> int:
+    def live(self, folder: Path, death: Mapping[str, Any], backend: str = "asyncio", durability: str = "normal") -> int:
         """Let one victim live in *folder*, and return how it ended: an exit status, or a signal below 0."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(
-            json.dumps({"folder": str(folder), "backend": backend, "death": death}),
-            file=self._process.stdin,
-            flush=True,
-        )
+        plan = {"folder": str(folder), "backend": backend, "durability": durability, "death": death}
+        print(json.dumps(plan), file=self._process.stdin, flush=True)
         return int(self._process.stdout.readline())
 
     def close(self) -> None:
@@ -65,6 +62,8 @@ def prepared(folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     work = folder / "work"
     work.mkdir(parents=True)
+    (folder / "helper").mkdir()
+    (folder / "helper" / "blueprint.toml").write_text(victim.HELPER)
     (work / "act.sh").write_text(victim.ACT)
     (work / "calls.log").touch()
     (work / "draft.txt").write_text("none yet\n")
@@ -75,7 +74,7 @@ def prepared(folder: Path) -> Path:
 def calm(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run that nobody disturbed."""
     folder = prepared(tmp_path_factory.mktemp("calm") / "run")
-    assert zygote.live(folder, "asyncio", {}) == 0
+    assert zygote.live(folder, {}) == 0
     assert sorted(called(folder)) == sorted(f"{step}-try0" for step in STEPS)
     return folder
 
@@ -110,7 +109,7 @@ def world(folder: Path) -> dict[str, Any]:
     for row in reader.runs():
         events = list(reader.read(row.run_id))
         spawned, ended = events[0].payload, events[-1].payload
-        runs[str(spawned.item)] = {  # type: ignore[union-attr]
+        runs[f"{spawned.item} {spawned.task}"] = {  # type: ignore[union-attr]
             "status": row.status,
             "reason": ended.reason,  # type: ignore[union-attr]
             "stages": [event.payload.stage for event in events if event.kind == "StageEntered"],  # type: ignore[union-attr]
@@ -153,7 +152,7 @@ def answered_by(event: Event) -> tuple[str, str, tuple[int | str, ...]] | None:
         "LaneCompleted": ("job",),
         "LaneDegraded": ("job",),
         "ChildEnded": ("child",),
-        "ChildSpawned": ("item",),
+        "ChildSpawned": ("source", "index", "item"),
         "MessageReceived": ("text",),
         "OutputSubmitted": ("stage",),
         "RunEnded": (),
@@ -205,14 +204,14 @@ def test_a_run_whose_process_is_killed_again_and_again_ends_as_if_it_had_not_bee
 
 def play(zygote: Zygote, folder: Path, random: Random, deaths: Sequence[Point], counts: Mapping[str, int]) -> int:
     """Let victims live in *folder* until one comes to an end, and return how many were killed."""
-    backend = random.choice(["asyncio", "trio"])
+    backend, durability = random.choice(["asyncio", "trio"]), random.choice(["normal", "normal", "full"])
     killed = 0
     for where, kind in (*deaths, ("", "")):
         death: dict[str, Any] = {"where": where, "kind": kind, "number": random.randint(1, counts.get(kind, 1))}
         if kind in STEPS:
             (folder / "work" / f"kill-{kind}").write_text(where)
             death = {}
-        ended = zygote.live(folder, backend, death)
+        ended = zygote.live(folder, death, backend, durability)
         said = folder / "said"
         assert ended in (0, -signal.SIGKILL), (deaths, said.read_text() if said.exists() else "")
         killed += ended != 0

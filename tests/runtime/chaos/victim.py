@@ -72,7 +72,7 @@ available_tools = ["read_file"]
 [stages.merge]
 mode = "output"
 max_iterations = 30
-available_tools = ["shell", "read_file", "context_append"]
+available_tools = ["shell", "read_file", "context_append", "spawn_agent", "wait_for_agent", "send_to_agent"]
 [stages.merge.transitions]
 [stages.merge.context]
 reset = ["recent"]
@@ -83,6 +83,21 @@ mode = "output"
 max_iterations = 30
 available_tools = ["shell", "read_file"]
 """
+
+HELPER = """
+[agent]
+name = "helper"
+
+[context.regions]
+task = { kind = "pinned", max_tokens = 500, seed = "task_input" }
+conversation = { kind = "sliding_window", max_tokens = 20000, max_items = 100 }
+
+[stages.help]
+mode = "output"
+max_iterations = 30
+available_tools = ["shell", "read_file"]
+"""
+"""What the run has work for it, once waited for in the call and once beside it."""
 
 ACT = """
 set -e
@@ -169,7 +184,7 @@ def answer(request: Request) -> Any:
     if request.purpose == "routing":
         return "split"
     past = Past(request)
-    return {"prepare": prepare, "split": split, "work": work, "merge": merge}[stage](request, past)
+    return {"prepare": prepare, "split": split, "work": work, "merge": merge, "help": work}[stage](request, past)
 
 
 def prepare(request: Request, past: Past) -> Any:
@@ -217,10 +232,24 @@ def split(request: Request, past: Past) -> Any:
 def work(request: Request, past: Past) -> Any:
     assert request.situation is not None
     item = request.situation().regions["task"].split()[-1]
-    wanted = past.step(f"item{item}")
+    wanted = past.step(f"item{item}" if item in ITEMS else item)
     if wanted is not None:
         return wanted
     return "submitted" if past.done("submit_output") else call("submit_output", content=item)
+
+
+def help_with(past: Past) -> Any:
+    """Return the call that the helpers need next; `None` once both have answered."""
+    helper = str(Path.cwd() / "helper")
+    if not past.done("spawn_agent", task="now"):
+        return call("spawn_agent", blueprint=helper, task="now", wait=True)
+    beside = [result for name, given, result, _ in past.calls if name == "spawn_agent" and given["task"] == "beside"]
+    if not beside:
+        return call("spawn_agent", blueprint=helper, task="beside")
+    agent_id = beside[-1].partition("agent ")[2].partition(";")[0]
+    if not any(name == "send_to_agent" for name, *_ in past.calls):
+        return call("send_to_agent", agent_id=agent_id, message="be quick")
+    return None if past.done("wait_for_agent") else call("wait_for_agent", agent_id=agent_id)
 
 
 def merge(request: Request, past: Past) -> Any:
@@ -231,6 +260,9 @@ def merge(request: Request, past: Past) -> Any:
         ]
         # The first time it only talks, and is told to act.
         return wanted if past.calls or said else "let me think"
+    helped = help_with(past)
+    if helped is not None:
+        return helped
     if not past.done("context_append", region="notes"):
         return call("context_append", region="notes", content="merged")
     return "submitted" if past.done("submit_output") else call("submit_output", content="all of it")
@@ -308,6 +340,7 @@ class Acks:
 async def live(plan: Mapping[str, Any]) -> None:
     """Begin the run or take it up, do what people do, and return when it is over."""
     folder = Path(plan["folder"])
+    os.chdir(folder)
     deaths = Deaths(**plan["death"])
     outside = os.open(folder / "outside", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     post, news = anyio.create_memory_object_stream[Event](1000)
@@ -315,7 +348,7 @@ async def live(plan: Mapping[str, Any]) -> None:
     swarm = shoal.Swarm(
         [Watched("flaky", deaths, outside), Watched("steady", deaths, outside)],  # type: ignore[list-item]
         journal=folder / "runs.db",
-        durability=plan.get("durability", "normal"),
+        durability=plan["durability"],
         observers=[Acks(outside, deaths, post)],
         permissions=Permissions(launch={"shell": "allow"}),
         retry=RetryPolicy(attempts=2, blip_s=0.001),

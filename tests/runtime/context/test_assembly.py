@@ -5,7 +5,7 @@ from __future__ import annotations
 from windowkit import Held, block, stage, text_of
 
 from shoal.blueprints import Region
-from shoal.providers import NO_TOOLS, Block, Text, ToolSet, ToolSpec
+from shoal.providers import NO_TOOLS, Block, Breakpoint, Text, ToolSet, ToolSpec
 from shoal.runtime.context import TOOLS, Part, Prompt, assemble
 
 OFFERED = ToolSet((ToolSpec("look", "Looks.", b"{}"),), 25)
@@ -175,6 +175,21 @@ def test_explain_takes_what_stands_behind_a_block_that_no_cache_holds_for_uncach
     assert [row["cacheable"] for row in rows] == [True, False, False, False]
     assert rows[1]["why"] == "it is made anew for every request"
     assert rows[3]["why"] == "it stands behind `date`, which no cache holds"
+
+
+def test_explain_says_which_parts_a_marker_stands_in():
+    prompt = filled().prompt(OFFERED)
+    rows = prompt.explain()
+    talk = next(row for row in rows if row["owner"] == "conversation")
+    end = int(str(talk["offset"])) + int(str(talk["tokens"]))
+    marks = (Breakpoint("tools", 0, 1, "1h"), Breakpoint("system", 2, 9, "5m"), Breakpoint("messages", 7, end, "5m"))
+    marked = {row["block"]: row["breakpoint"] for row in prompt.explain(marks)}
+    assert {place: mark for place, mark in marked.items() if mark} == {
+        "tools[0]": "1h",
+        "system[2]": "5m",
+        "messages[0]": "5m",
+    }
+    assert {row["breakpoint"] for row in rows} == {None}
 
 
 def test_a_seeded_block_is_explained_like_any_other():

@@ -1,6 +1,6 @@
 """Faults of the runtime that this file format comes from, each with the test that fails where it comes back.
 
-Numbers are those of the list in the design; what is not about the window is tested where it belongs.
+They are numbered for good; those that are not about the window are tested where they belong.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from windowkit import Held, kinds, stage, text_of
 
 from shoal.blueprints import Region
-from shoal.providers import Blob, Message, Text, ToolCall
+from shoal.providers import Message, Text, ToolCall
 from shoal.runtime.context import CONVERSATION, EntriesEvicted, EntryWritten, Misread, read_render
 
 Function = Callable[[Any], Any]
@@ -419,26 +420,33 @@ def test_of_entries_that_share_a_key_render_sees_the_newest_where_the_first_stan
 
 def test_a_stored_part_is_shown_by_its_stand_in():
     made = held(render=saying(""))
-    stand_in = Text.of("[image/png 2x3, 6 bytes] hero.png")
-    blob = Blob("image/png", 6, b"\x01" * 16, lambda: b"", stand_in, "hero.png", width_px=2, height_px=3)
-    made.change(
-        made.window.plan_write(
-            "brain", made.draft("", message=Message("user", (Text.of("see"),), blobs=(blob,)))
-        ).changes
-    )
+    data = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\x0dIHDR" + (2).to_bytes(4, "big") + (3).to_bytes(4, "big")
+    made.write("brain", "see", parts=(made.store(data, "hero.png"),))
     made.prompt()
     [entry] = asked(made, "render")[0]["entries"]
-    assert entry["content"] == "see\n[image/png 2x3, 6 bytes] hero.png"
-    assert entry["parts"][1] == {
-        "mime_type": "image/png",
-        "name": "hero.png",
-        "sha256": "01" * 16,
-        "size": 6,
-        "width": 2,
-        "height": 3,
-        "tokens": 0,
-        "stand_in": "[image/png 2x3, 6 bytes] hero.png",
-    }
+    stand_in = f"[image/png 2x3, {len(data)} bytes] hero.png"
+    assert entry["content"] == f"see\n{stand_in}"
+    assert entry["parts"] == [
+        {"mime_type": "text/plain", "text": "see"},
+        {
+            "mime_type": "image/png",
+            "name": "hero.png",
+            "sha256": hashlib.sha256(data).hexdigest(),
+            "size": len(data),
+            "width": 2,
+            "height": 3,
+            "tokens": 0,
+            "stand_in": stand_in,
+        },
+    ]
+
+
+def test_a_stored_part_that_is_text_shows_what_it_says():
+    made = held(render=saying(""))
+    made.write("brain", "", parts=(made.store(b"a note", "note.txt"),))
+    made.prompt()
+    [entry] = asked(made, "render")[0]["entries"]
+    assert entry["parts"] == [{"mime_type": "text/plain", "name": "note.txt", "text": "a note"}]
 
 
 def test_a_string_is_one_block_without_a_heading():

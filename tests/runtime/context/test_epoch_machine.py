@@ -57,12 +57,20 @@ def bounds(prompt: Prompt) -> dict[bytes, Bound]:
     return {**made, b"": (tuple(seen), last)}
 
 
-def of(prompt: Prompt, owner: str) -> list[Message]:
-    return [message for segment in prompt.messages if segment.owner == owner for message in segment.messages]
+def bare(message: Message) -> bytes:
+    return msgspec.structs.replace(message, state=None).digest
 
 
-def said_of(prompt: Prompt, owner: str) -> list[str]:
-    return [message.text for message in of(prompt, owner)]
+def is_within(few: list[bytes], many: list[bytes]) -> bool:
+    """Say whether *few* stand in *many*, in their order."""
+    rest = iter(many)
+    return all(one in rest for one in few)
+
+
+def said_of(prompt: Prompt, region: str) -> list[str]:
+    """Return how *region* was said at the end, oldest first."""
+    headings = (f"## {region}\n", f"## {region} (now)\n")
+    return [message.text for message in messages(prompt) if message.text.startswith(headings)]
 
 
 class Life(RuleBasedStateMachine):
@@ -145,10 +153,11 @@ class Life(RuleBasedStateMachine):
 
     def check_shown(self, prompt: Prompt) -> None:
         """The model knows what the window holds, and is shown no message that went."""
-        for name in ("mail", "conversation"):
-            shown = [msgspec.structs.replace(m, state=None).digest for m in of(prompt, name)]
-            held = [msgspec.structs.replace(entry.message, state=None).digest for entry in self.held.entries(name)]
-            assert shown == held
+        shown = [bare(message) for message in messages(prompt) if not message.text.startswith("## ")]
+        mail, talk = ([bare(entry.message) for entry in self.held.entries(name)] for name in ("mail", "conversation"))
+        assert sorted(shown) == sorted(mail + talk)
+        assert is_within(talk, shown)
+        assert is_within(mail, shown)
         for name in ("rules", "notes", "plan"):
             newest = ([block.text for block in prompt.system if block.owner == name] + said_of(prompt, name))[-1:]
             texts = "\n\n".join(self.held.texts(name))

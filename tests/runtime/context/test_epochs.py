@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from windowkit import Held, block, stage, text_of
+from windowkit import SEES, Held, block, png, stage, text_of
 
 from shoal.blueprints import FilesSeed, Region
 from shoal.providers import Message, ToolSet, ToolSpec
-from shoal.runtime.context import EntriesEvicted, Part, Prompt, PromptAmended, PromptEpoch, Ways
+from shoal.runtime.context import EntriesEvicted, Part, Prompt, PromptAmended, PromptEpoch, RegionReset, Ways
 
 TURN = Ways("scripted", "thinker", mid_system=True, turn_system=True)
 USER = Ways("scripted", "thinker")
@@ -423,3 +424,86 @@ def test_messages_that_a_person_sends_are_part_of_the_stream():
     held.say("Hurry.")
     assert said(held.send())[-1] == ("user", "Hurry.")
     assert isinstance(held.send().messages[-1].messages[-1], Message)
+
+
+# --- what scripts show
+
+
+def brainy(*regions: Region, **hooks: Any) -> Held:
+    """Return a window with a region that a script shows, whose first request was sent."""
+    hooks.setdefault("render", lambda ctx: "\n".join(entry["content"] for entry in ctx["entries"]))
+    held = Held(Region("brain", kind="custom", script="brain.py"), *regions, scripts={"brain": hooks})
+    held.write("brain", "first")
+    held.say("Hello")
+    held.rendered()
+    held.send()
+    return talk(held, thought="a thought")
+
+
+def test_what_a_script_shows_anew_is_said_again_under_the_regions_name():
+    held = brainy()
+    held.write("brain", "second")
+    held.rendered()
+    prompt = held.send()
+    assert [made.text for made in prompt.system] == ["first"]
+    assert said(prompt)[-1] == ("system", "## brain (now)\nfirst\nsecond")
+
+
+def test_what_a_script_shows_as_before_is_not_said_again():
+    held = brainy(render=lambda ctx: "the same")
+    held.write("brain", "second")
+    held.rendered()
+    held.send()
+    talk(held, 2)
+    held.rendered()
+    held.send()
+    assert held.changes(PromptAmended) == []
+
+
+def test_a_script_that_shows_nothing_any_more_is_said_to_be_empty():
+    shows = iter(["something", "", ""])
+    held = brainy(render=lambda ctx: next(shows))
+    held.rendered()
+    assert said(held.send())[-1] == ("system", "## brain (now)\n(empty)")
+    talk(held, 2)
+    held.rendered()
+    held.send()
+    assert len(held.changes(PromptAmended)) == 1
+
+
+def test_messages_of_a_script_stand_in_front_of_the_conversation_and_changes_behind_it():
+    held = brainy(render=lambda ctx: {"messages": [{"role": "user", "content": f"{len(ctx['entries'])} entries"}]})
+    held.write("brain", "second")
+    held.rendered()
+    prompt = held.send()
+    assert said(prompt)[0] == ("user", "1 entries")
+    assert said(prompt)[-1] == ("system", "## brain (now)\n2 entries")
+
+
+# --- the rest of what takes away
+
+
+def test_a_reset_ends_the_epoch_of_a_region_that_was_shown():
+    held = began(Region("notes"))
+    held.change([(RegionReset("notes", 0, "stage"), None)])
+    held.send()
+    held.change([(RegionReset("rules", 3, "stage"), None)])
+    talk(held, 2).send()
+    assert reasons(held) == ["first", "reset"]
+
+
+def test_a_summary_at_the_head_of_a_growing_region_has_all_of_it_said():
+    held = began(Region("log", kind="compacting", volatility="grows"))
+    held.write("log", text_of(30))
+    held.write("log", "newest")
+    held.summarise("log", (1,), "summary")
+    assert said(held.send())[-1] == ("system", "## log (now)\nsummary\n\nnewest")
+
+
+def test_other_stored_parts_of_a_region_end_the_epoch():
+    held = Held(Region("rules", kind="pinned"), intake=SEES)
+    held.say("Hello")
+    held.send()
+    held.write("rules", "see", parts=(held.store(png(28, 28), "a.png"),))
+    talk(held).send()
+    assert reasons(held) == ["first", "parts"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -18,10 +19,10 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
-from windowkit import Held, block, stage, text_of
+from windowkit import SEES, Held, block, png, stage, text_of
 
 from shoal.blueprints import Region
-from shoal.providers import SERVERS, Message, Request, chat_encoder
+from shoal.providers import SERVERS, TEXT_ONLY, Intake, Message, ModelProfile, Request, chat_encoder
 from shoal.runtime.context import (
     CONVERSATION,
     ContextCompacted,
@@ -29,17 +30,23 @@ from shoal.runtime.context import (
     EntriesReleased,
     EntryWritten,
     Order,
+    PartStored,
     Prompt,
     RegionReset,
     RegionState,
+    SeedBlock,
     SeedRefreshed,
     Window,
     assemble,
+    estimate,
 )
 from shoal.runtime.context import _store as store
+from shoal.runtime.context._entry import part_tokens
 from shoal.runtime.events import decode
 
-ENCODER = chat_encoder(SERVERS["generic"])
+ENCODER = chat_encoder(SERVERS["generic"], profile=ModelProfile("m", input_types=("image/*",)))
+PARTS = {"small": png(28, 28), "large": png(112, 84), "text": b"some words", "bytes": b"\0bytes"}
+SOME_PARTS = st.lists(st.sampled_from(sorted(PARTS)), max_size=2)
 KEPT = ("pinned", "checklist", "compact_history")
 ROLLING = ("temporary", "sliding_window", "compacting")
 KEYS = st.sampled_from([None, "a", "b", "c"])
@@ -63,6 +70,8 @@ def a_region(name: str, kind: str, most: int, **more: Any) -> st.SearchStrategy[
         max_tokens=st.integers(4, most),
         admission=st.sampled_from(["evict", "evict", "evict", "reject"]),
         volatility=st.sampled_from(["rewritten", "grows", "stable"]),
+        accepts=st.sampled_from([None, None, None, ("text/*", "image/png"), ("image/*",)]),
+        max_stored=st.sampled_from([None, None, 0, 1, 3]),
         **more,
     )
 
@@ -94,11 +103,16 @@ def encoded(prompt: Prompt) -> bytes:
 
 def unrendered(window: Window) -> Window:
     """Return *window* with nothing kept of what was rendered."""
+    window.lifted = None
     for state in window.states.values():
         state.touched()
         for chunk in state.chunks:
             chunk.changed()
     return window
+
+
+def covers(accepts: Sequence[str], mime: str) -> bool:
+    return any(mime == pattern or mime.startswith(pattern.removesuffix("*")) for pattern in accepts)
 
 
 def messages_of(prompt: Prompt) -> list[Message]:
@@ -108,8 +122,9 @@ def messages_of(prompt: Prompt) -> list[Message]:
 def seen_of(state: RegionState, prompt: Prompt) -> list[str]:
     """Return what the model reads of a region, piece by piece, where one write may only add to its end."""
     texts = [block.text for block in prompt.system if block.owner == state.region.name]
-    said = [f"{m.role} {m.text}" for s in prompt.messages if s.owner == state.region.name for m in s.messages]
-    return texts + said
+    if state.region.kind != "sliding_window":
+        return texts
+    return [f"{m.role} {m.text}" for s in prompt.messages if s.owner == state.region.name for m in s.messages]
 
 
 def begins(now: Sequence[str], before: Sequence[str]) -> bool:
@@ -136,6 +151,8 @@ class WindowMachine(RuleBasedStateMachine):
         self.shown: dict[str, list[str]] = {}
         self.done = 0
         self.in_flight: set[str] = set()
+        self.stored: dict[str, int] = {}
+        self.parts: dict[str, int] = {}
 
     @property
     def at(self) -> Held:
@@ -161,7 +178,8 @@ class WindowMachine(RuleBasedStateMachine):
             stage("three", hide=("temporary", "clearable", "history"), prompt_as="nudge"),
         )
         self.held = Held(*data.draw(layout(self.most)), stages=stages)
-        self.mirror = Window(*self.at.began)
+        self.mirror = self.at.begun()
+        self.stored = {name: self.at.store(data, name) for name, data in PARTS.items()}
         self.excused = self.over()
 
     # --- work
@@ -181,12 +199,22 @@ class WindowMachine(RuleBasedStateMachine):
         cap=st.one_of(st.none(), st.integers(1, most)),
         sourced=st.booleans(),
         waits=st.booleans(),
+        parts=SOME_PARTS,
     )
     def write(
-        self, region: str, tokens: int, key: str | None, writer: Any, cap: int | None, sourced: bool, waits: bool
+        self,
+        region: str,
+        tokens: int,
+        key: str | None,
+        writer: Any,
+        cap: int | None,
+        sourced: bool,
+        waits: bool,
+        parts: list[str],
     ) -> Any:
         before = self.at.window.dump()
-        draft = self.at.draft(text_of(tokens), key=key, writer=writer, sourced=sourced)
+        seqs = self.seqs(parts)
+        draft = self.at.draft(text_of(tokens), key=key, writer=writer, sourced=sourced, parts=seqs)
         plan = self.at.window.plan_write(
             region, draft, most_tokens=cap, in_flight=region in self.in_flight, may_wait=waits
         )
@@ -197,9 +225,23 @@ class WindowMachine(RuleBasedStateMachine):
         state = self.at.state(region)
         if state.region.kind in (*ROLLING, "clearable") and state.region.admission == "evict":
             fits = draft.tokens + state.instruction_tokens <= self.room(region)
-            assert plan.outcome in (("written", "wait") if fits else ("refused", "wait", "written"))
-            assert plan.outcome != "refused" or not fits, "what fits an evicting region is taken"
+            free = state.region.accepts is None and not parts
+            assert plan.outcome != "refused" or not fits or not free, "what fits an evicting region is taken"
         return self.order_summaries(plan.orders)
+
+    def seqs(self, parts: Sequence[str]) -> tuple[int, ...]:
+        return tuple([self.stored[name] for name in parts])
+
+    @rule(
+        target=orders,
+        region=st.sampled_from(["pinned", "temporary", "compacting", "clearable", "sliding", "hashmap", "checklist"]),
+        part=st.sampled_from(sorted(PARTS)),
+        key=KEYS,
+    )
+    def attach(self, region: str, part: str, key: str | None) -> Any:
+        answer = self.at.call("context_attach", region=region, part=part, key=key)
+        assert not (answer.is_error and answer.changes)
+        return self.order_summaries(answer.orders)
 
     @rule(key=KEYS, tokens=st.integers(1, most + 4), append=st.booleans())
     def put(self, key: str | None, tokens: int, append: bool) -> None:
@@ -219,23 +261,26 @@ class WindowMachine(RuleBasedStateMachine):
         return self.order_summaries(answer.orders)
 
     @precondition(lambda self: not self.waiting)
-    @rule(target=orders, tokens=st.integers(1, most + 4))
-    def say(self, tokens: int) -> Any:
-        return self.order_summaries(self.record(self.at.say(tokens, in_flight=CONVERSATION in self.in_flight)))
+    @rule(target=orders, tokens=st.integers(1, most + 4), parts=SOME_PARTS)
+    def say(self, tokens: int, parts: list[str]) -> Any:
+        busy = CONVERSATION in self.in_flight
+        return self.order_summaries(self.record(self.at.say(tokens, parts=self.seqs(parts), in_flight=busy)))
 
     @precondition(lambda self: not self.waiting)
-    @rule(target=orders, tokens=st.integers(0, most // 2), calls=st.integers(0, 3))
-    def turn(self, tokens: int, calls: int) -> Any:
+    @rule(target=orders, tokens=st.integers(0, most // 2), calls=st.integers(0, 3), parts=SOME_PARTS)
+    def turn(self, tokens: int, calls: int, parts: list[str]) -> Any:
         if not tokens and not calls:
             return multiple()
         self.waiting = [f"call{self.calls + n}" for n in range(calls)]
         self.calls += calls
-        return self.order_summaries(self.record(self.at.turn(tokens or "", calls=self.waiting)))
+        made = self.at.turn(tokens or "", calls=self.waiting, parts=self.seqs(parts))
+        return self.order_summaries(self.record(made))
 
     @precondition(lambda self: self.waiting)
-    @rule(target=orders, tokens=st.integers(1, most + 4), cut=st.booleans())
-    def answer(self, tokens: int, cut: bool) -> Any:
-        return self.order_summaries(self.record(self.at.answer(self.waiting.pop(0), tokens)))
+    @rule(target=orders, tokens=st.integers(1, most + 4), parts=SOME_PARTS)
+    def answer(self, tokens: int, parts: list[str]) -> Any:
+        made = self.at.answer(self.waiting.pop(0), tokens, parts=self.seqs(parts))
+        return self.order_summaries(self.record(made))
 
     def record(self, plan: Any) -> Sequence[Order]:
         assert plan.outcome == "written", "the record of the conversation is never refused"
@@ -324,9 +369,16 @@ class WindowMachine(RuleBasedStateMachine):
     # --- stages, models, seeds
 
     @precondition(lambda self: not self.waiting)
-    @rule(name=st.sampled_from(["one", "two", "three"]), window_tokens=st.sampled_from([40, 400, 4000]))
-    def enter(self, name: str, window_tokens: int) -> None:
-        self.at.enter(name, window_tokens)
+    @rule(
+        name=st.sampled_from(["one", "two", "three"]),
+        window_tokens=st.sampled_from([40, 400, 4000]),
+        intake=st.sampled_from([TEXT_ONLY, SEES]),
+    )
+    def enter(self, name: str, window_tokens: int, intake: Intake) -> None:
+        costs = intake != self.at.window.intake
+        self.at.enter(name, window_tokens, intake)
+        if costs:  # what a region drifts over its budget by goes with its next write
+            self.excused |= {name for name in self.over() if self.at.state(name).parts}
         states = self.at.window.states
         home = self.at.window.layout.instructions_in
         self.excused |= {
@@ -347,9 +399,15 @@ class WindowMachine(RuleBasedStateMachine):
     )
     def refresh(self, region: str, sizes: list[int], ok: bool) -> None:
         if self.at.state(region).charged <= self.room(region):
-            blocks = [block("f", text_of(n), ok=ok or n > 6) for n in sizes]
+            blocks = [self.sown(block("f", text_of(n), ok=ok or n > 6), n) for n in sizes]
             self.at.refresh(region, *blocks)
             assert not self.at.refresh(region, *blocks), "equal bytes write nothing"
+
+    def sown(self, made: SeedBlock, number: int) -> SeedBlock:
+        """Return *made*, with a part behind it where *number* is odd."""
+        parts = self.seqs(["small"] if number % 2 else [])
+        whole = Message("user", (made.text,), blobs=self.at.blobs(*parts))
+        return msgspec.structs.replace(made, parts=parts, tokens=estimate(whole, self.at.window.intake))
 
     @precondition(lambda self: not self.waiting)
     @rule(region=st.sampled_from(["pinned", "checklist", "temporary", CONVERSATION]))
@@ -363,8 +421,8 @@ class WindowMachine(RuleBasedStateMachine):
         changes: list[Any] = []
         for row in self.at.journal[self.done :]:
             match row:
-                case ("enter", name, tokens):
-                    self.mirror.enter(self.at.layouts[name], tokens)
+                case ("enter", name, tokens, intake, since):
+                    self.mirror.enter(self.at.layouts[name], tokens, intake, since=since)
                     changes.append(None)
                 case ("ratio", ratio):
                     self.mirror.ratio = ratio
@@ -372,6 +430,9 @@ class WindowMachine(RuleBasedStateMachine):
                     self.mirror.note_listed(region)
                 case (seq, number, data):
                     change: Any = decode(number, data)
+                    if isinstance(change, PartStored):
+                        self.mirror.shelf.keep(seq, change)
+                        continue
                     self.follow(change)
                     self.mirror.apply(change, seq, float(seq), self.at.message_of(change))
                     self.settled(change)
@@ -395,7 +456,7 @@ class WindowMachine(RuleBasedStateMachine):
 
     def settled(self, change: Any) -> None:
         """Hold what a shed leaves."""
-        if not isinstance(change, EntriesEvicted) or change.reason in ("max_items", "max_entries"):
+        if not isinstance(change, EntriesEvicted) or change.reason in ("max_items", "max_entries", "max_stored"):
             return
         state = self.mirror.states[change.region]
         counted = change.reason == "compaction_failed" and state.region.kind == "sliding_window"
@@ -416,6 +477,25 @@ class WindowMachine(RuleBasedStateMachine):
         self.order_holds(changes)
         self.prefixes_hold(prompt, changes)
         self.pairs_hold(messages_of(prompt))
+        self.parts_hold(prompt, changes)
+
+    def parts_hold(self, prompt: Prompt, changes: Sequence[Any]) -> None:
+        intake = self.at.window.intake
+        for name, state in self.at.window.states.items():
+            blobs = [blob for entry in state.all_entries() for blob in entry.message.blobs]
+            assert state.parts == len(blobs), "parts are counted"
+            assert state.part_tokens == sum(part_tokens(e.message, intake) for e in state.all_entries())
+            most = state.region.max_stored
+            assert most is None or state.parts <= max(most, self.parts.get(name, 0)), "no more than `max_stored` come"
+            self.parts[name] = state.parts
+            if name in self.at.window.layout.regions and state.region.kind != "sliding_window":
+                lines = "".join(block.text for block in prompt.system if block.owner == name)
+                assert all(str(blob.stand_in) in lines for blob in blobs), "a part is named where it stands"
+        for change in changes:
+            if isinstance(change, EntryWritten) and change.region != CONVERSATION:
+                accepts = self.at.state(change.region).region.accepts
+                types = {self.at.window.shelf.stored[seq].mime for seq in change.parts}
+                assert accepts is None or all(covers(accepts, mime) for mime in types), "only what is accepted comes"
 
     def budgets_hold(self) -> None:
         over = self.over()

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from shoal.blueprints import Blueprint, Region, Stage, StageContext
-from shoal.providers import NO_TOOLS, Message, ProviderState, Text, ToolCall, ToolSet
+from shoal.providers import NO_TOOLS, TEXT_ONLY, Blob, Intake, Message, ProviderState, Text, ToolCall, ToolSet
+from shoal.runtime._attachment import Attachment, prepare
+from shoal.runtime._attachment import named as final
 from shoal.runtime.context import (
     ACCEPTED,
     CONVERSATION,
@@ -23,6 +26,7 @@ from shoal.runtime.context import (
     Misread,
     Order,
     Origin,
+    PartStored,
     Plan,
     Prompt,
     PromptAmended,
@@ -33,6 +37,7 @@ from shoal.runtime.context import (
     ScriptCall,
     SeedBlock,
     SeedResolved,
+    Shelf,
     Theme,
     Ways,
     Window,
@@ -82,6 +87,8 @@ class Held:
         window_tokens: The model's window.
         stages: The stages; it is in the first.
         scripts: What stands in for the scripts of custom regions: functions by hook, by region.
+        more: Further fields of the blueprint.
+        intake: What the model takes beside text.
     """
 
     def __init__(
@@ -90,10 +97,15 @@ class Held:
         window_tokens: int = 10_000,
         stages: Sequence[Stage] = (stage(),),
         scripts: Mapping[str, Mapping[str, Callable[[Any], Any]]] = {},
+        intake: Intake = TEXT_ONLY,
+        **more: Any,
     ) -> None:
-        self.layouts = {layout.stage: layout for layout in layouts(*stages, regions=regions)}
-        self.window = Window(self.layouts[stages[0].name], window_tokens)
-        self.began = (self.window.layout, window_tokens)
+        self.layouts = {layout.stage: layout for layout in layouts(*stages, regions=regions, **more)}
+        self.bytes: dict[str, bytes] = {}
+        self.window = Window(
+            self.layouts[stages[0].name], window_tokens, intake, Shelf(lambda digest: self.bytes[digest])
+        )
+        self.began = (self.window.layout, window_tokens, intake)
         self.seq = 0
         self.sources: dict[int, Message] = {}
         self.journal: list[Any] = []
@@ -162,12 +174,28 @@ class Held:
                 self.epoch.note(self.window, change)
             self.window.apply(change, self.seq, float(self.seq), message)
 
+    def store(self, data: bytes, name: str = "") -> int:
+        """Journal *data* as a stored part, and return the seq of its event."""
+        part = prepare(Attachment(data, name), 1_000_000)
+        self.bytes[part.stored.digest] = data
+        stored = final(part.stored, self.window.shelf)
+        self.seq += 1
+        self.journal.append((self.seq, NUMBERS[PartStored], encode(stored)))
+        self.window.shelf.keep(self.seq, stored)
+        return self.seq
+
+    def blobs(self, *parts: int) -> tuple[Blob, ...]:
+        return self.window.shelf.blobs(parts)
+
     def draft(
         self, words: str, *, kind: EntryKind = "text", message: Message | None = None, sourced: bool = True, **more: Any
     ) -> Draft:
-        """Return *words* (or *message*) as a draft that refers to an event."""
-        said = message or Message("user", (Text.of(words),))
-        return Draft(kind, said, estimate(said), self.source(said) if sourced else 0, **more)
+        """Return *words* (or *message*) as a draft that refers to an event; *parts* stand behind it."""
+        blobs = self.blobs(*more.get("parts", ()))
+        said = message or Message("user", (Text.of(words),) if words or not blobs else ())
+        source = self.source(said) if sourced else 0
+        whole = msgspec.structs.replace(said, blobs=blobs)
+        return Draft(kind, whole, estimate(whole, self.window.intake), source, **more)
 
     def write(
         self,
@@ -177,38 +205,45 @@ class Held:
         key: str | None = None,
         writer: Any = "model",
         sourced: bool = True,
+        parts: tuple[int, ...] = (),
         **how: Any,
     ) -> Plan:
         """Write *text* (or a text of so many tokens) into *region*, and return what came of it."""
         words = text_of(text) if isinstance(text, int) else text
-        draft = self.draft(words, key=key, writer=writer, sourced=sourced)
+        draft = self.draft(words, key=key, writer=writer, sourced=sourced, parts=parts)
         asked = {name: value for name, value in how.items() if name in ("most_tokens", "replaces", "joins")}
         said = self.vetted(region, draft, refusable=writer in ("model", "routing"), **asked)
         plan = self.window.plan_write(region, draft, said=said, **how)
         self.change(plan.changes)
         return plan
 
-    def say(self, text: str | int, **how: Any) -> Plan:
+    def say(self, text: str | int, *, parts: tuple[int, ...] = (), **how: Any) -> Plan:
         """Put a user message into the conversation."""
         said = text_of(text) if isinstance(text, int) else text
-        draft = self.draft(said, kind="user_message")
+        draft = self.draft(said, kind="user_message", parts=parts)
         return self._record(draft, **how)
 
     def turn(
-        self, text: str | int = "", *, calls: Sequence[str] = (), arguments: str = "{}", thought: str = ""
+        self,
+        text: str | int = "",
+        *,
+        calls: Sequence[str] = (),
+        arguments: str = "{}",
+        thought: str = "",
+        parts: tuple[int, ...] = (),
     ) -> Plan:
         """Put an assistant turn with *calls* (their ids) into the conversation; *thought* is what it brings back."""
         said = text_of(text) if isinstance(text, int) else text
         made = tuple(ToolCall(call_id, "look", Text.of(arguments)) for call_id in calls)
         state = ProviderState(WAYS.provider, WAYS.model, thought.encode()) if thought else None
         message = Message("assistant", (Text.of(said),) if said else (), made, state=state)
-        return self._record(self.draft(said, kind="assistant_turn", message=message))
+        return self._record(self.draft(said, kind="assistant_turn", message=message, parts=parts))
 
-    def answer(self, call_id: str, text: str | int = "found") -> Plan:
+    def answer(self, call_id: str, text: str | int = "found", *, parts: tuple[int, ...] = ()) -> Plan:
         """Put the result of a call into the conversation, behind the call."""
         said = text_of(text) if isinstance(text, int) else text
         message = Message("tool", (Text.of(said),), call_id=call_id, tool_name="look")
-        return self._record(self.draft(said, kind="tool_result", message=message), joins=True)
+        return self._record(self.draft(said, kind="tool_result", message=message, parts=parts), joins=True)
 
     def _record(self, draft: Draft, **how: Any) -> Plan:
         said = self.vetted(CONVERSATION, draft, refusable=False, joins=bool(how.get("joins")))
@@ -255,14 +290,19 @@ class Held:
         self.change((change, None) for change in changes)
         return changes, orders
 
-    def enter(self, stage_name: str, window_tokens: int | None = None) -> Sequence[Change]:
+    def enter(
+        self, stage_name: str, window_tokens: int | None = None, intake: Intake | None = None
+    ) -> Sequence[Change]:
         """Enter a stage, on a model with that window, and return what it cost."""
         tokens = self.window.window_tokens if window_tokens is None else window_tokens
         freed = self.freed(self.window.layout_calls(self.layouts[stage_name], tokens))
         changes = self.window.plan_layout(self.layouts[stage_name], "model", tokens, frees=freed)
         self.change((change, None) for change in changes)
-        self.window.enter(self.layouts[stage_name], tokens)
-        self.journal.append(("enter", stage_name, tokens))
+        taken = self.window.intake if intake is None else intake
+        self.seq += 1
+        since = self.seq if self.layouts[stage_name].fresh else 0
+        self.window.enter(self.layouts[stage_name], tokens, taken, since=since)
+        self.journal.append(("enter", stage_name, tokens, taken, since))
         return changes
 
     def send(self, ways: Ways = WAYS, *, tools: ToolSet | None = None, most_tokens: int | None = None) -> Prompt:
@@ -341,19 +381,23 @@ class Held:
         made = [decode(row[1], row[2]) for row in self.journal if isinstance(row[0], int)]
         return [change for change in made if isinstance(change, wanted)]
 
+    def begun(self) -> Window:
+        """Return the window as it was at the beginning, with a shelf of its own."""
+        return Window(*self.began, Shelf(lambda digest: self.bytes[digest]))
+
     def replayed(self) -> Window:
         """Return a window to which only the journaled events were applied."""
         return self.replay()[0]
 
     def replay(self) -> tuple[Window, Epoch | None]:
         """Return window and epoch as the journaled events alone make them."""
-        again = Window(*self.began)
+        again = self.begun()
         epoch: Epoch | None = None
         tools = NO_TOOLS
         for row in self.journal:
             match row:
-                case ("enter", name, tokens):
-                    again.enter(self.layouts[name], tokens)
+                case ("enter", name, tokens, intake, since):
+                    again.enter(self.layouts[name], tokens, intake, since=since)
                 case ("ratio", ratio):
                     again.ratio = ratio
                 case ("listed", region):
@@ -367,7 +411,9 @@ class Held:
                     epoch = None
                 case (seq, number, data):
                     change = decode(number, data)
-                    if isinstance(change, PromptEpoch):
+                    if isinstance(change, PartStored):
+                        again.shelf.keep(seq, change)
+                    elif isinstance(change, PromptEpoch):
                         epoch = Epoch(again, tools, change, epoch)
                     elif isinstance(change, PromptAmended):
                         assert epoch is not None
@@ -377,14 +423,16 @@ class Held:
                         if epoch is not None:
                             epoch.note(again, made)
                         again.apply(made, seq, float(seq), self.message_of(made))
+                case _:
+                    raise AssertionError(f"{row!r} stands in the journal")
         return again, epoch
 
     def message_of(self, change: Change | Payload) -> Message | None:
         if not isinstance(change, EntryWritten):
             return None
         if change.source:
-            return materialise(self.sources[change.source], change.cut, change.text)
-        return Message("user", () if change.text is None else (change.text,))
+            return materialise(self.sources[change.source], change.cut, change.text, self.blobs(*change.parts))
+        return Message("user", () if change.text is None else (change.text,), blobs=self.blobs(*change.parts))
 
 
 def block(name: str, text: str, *, ok: bool = True) -> SeedBlock:
@@ -401,3 +449,13 @@ def kinds(changes: Iterable[Change]) -> list[str]:
 def budgets(window: Window) -> Mapping[str, int]:
     """Return the budget of each region."""
     return {name: state.limits.budget for name, state in window.states.items()}
+
+
+def png(width: int, height: int) -> bytes:
+    """Return the beginning of an image of that size."""
+    sides = width.to_bytes(4, "big") + height.to_bytes(4, "big")
+    return b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + sides + b"\x08\x02"
+
+
+SEES = Intake(("image/*",), "claude")
+"""A model that takes images and counts a token for each 28 pixels squared."""

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import tempfile
 from contextlib import closing
 from pathlib import Path
 
 import anyio
 import msgspec
 import pytest
+from anyvalue import of
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from journalkit import NOW, append, changed, held_by_another, said, spawned
 
 from shoal.errors import DefinitionMissing, JournalFailed, JournalNewer
 from shoal.runtime import Event, SqliteJournal, SqliteReader
 from shoal.runtime.events import RunEnded, RunPaused
-from shoal.runtime.journal import prune
+from shoal.runtime.journal import _retention, prune
+from shoal.runtime.journal._references import RENDERING
 
 DAY = 86_400.0
 
@@ -109,6 +114,24 @@ def test_definitions_stay_while_a_run_may_refer_to_any_of_them(path: Path):
     assert (pruned.runs, pruned.definitions) == (1, 0)
 
 
+@pytest.mark.parametrize("kind", RENDERING, ids=lambda kind: kind.__name__)
+@settings(max_examples=5)
+@given(data=st.data())
+def test_what_scripts_rendered_stays_as_long_as_a_run_shows_it(kind: type, data: st.DataObject):
+    payload = msgspec.structs.replace(data.draw(of(kind)), renders=(("a", "shown"),))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "runs.db"
+        with closing(SqliteJournal(path)) as journal:
+            journal.define("shown", b"shown")
+            journal.define("gone", b"gone")
+        journal_of(path, begun("new"), Event("new", 2, NOW, payload))
+        prune(path, before=NOW + 5 * DAY)
+        with closing(SqliteReader(path)) as reader:
+            assert reader.definition("shown") == b"shown"
+            with pytest.raises(DefinitionMissing):
+                reader.definition("gone")
+
+
 def test_what_was_set_aside_of_a_run_goes_with_it(path: Path):
     journal_of(path, begun("old"), said(2, "old"), said(3, "old"))
     with closing(SqliteJournal(path)) as journal:
@@ -174,3 +197,28 @@ def test_a_journal_of_a_newer_version_is_left_alone(path: Path):
     changed(journal_of(path, begun("old"), ended("old", 1)), "UPDATE meta SET value = 99")
     with pytest.raises(JournalNewer):
         prune(path, before=NOW + 5 * DAY)
+
+
+def test_a_tree_that_cannot_be_deleted_whole_is_not_deleted_at_all(path: Path):
+    journal_of(path, begun("old"), ended("old", 1))
+    changed(path, "CREATE TRIGGER keep BEFORE DELETE ON runs BEGIN SELECT RAISE(ABORT, 'kept'); END")
+    with pytest.raises(JournalFailed, match="cannot be pruned: kept"):
+        prune(path, before=NOW + 5 * DAY)
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM events").fetchone() == (2,)
+
+
+def test_the_file_does_not_shrink_while_somebody_writes(path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("shoal.runtime.journal._file.BUSY_MS", 10)
+    journal_of(path, begun("old"), ended("old", 1))
+    forget = _retention._forget_definitions
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+
+        def forget_and_begin(db: sqlite3.Connection) -> int:
+            count = forget(db)
+            other.execute("BEGIN IMMEDIATE")
+            return count
+
+        monkeypatch.setattr(_retention, "_forget_definitions", forget_and_begin)
+        monkeypatch.setattr(_retention, "_forget_parts", lambda _db: 0)
+        assert not prune(path, before=NOW + 5 * DAY).shrunk

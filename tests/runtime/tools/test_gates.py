@@ -288,3 +288,13 @@ def test_what_is_given_to_all_tools_at_the_spawn_holds_for_those_that_are_not_na
     step = Stage("s")
     permissions = Permissions(launched, launch_rest="allow")
     assert permissions.of(tool(name="shell", permission=own), step, Blueprint("b", (step,))) == expected
+
+
+@pytest.mark.parametrize(
+    ("own", "folder", "expected"),
+    [("allow", "ask", "ask"), ("ask", "allow", "ask"), ("deny", "ask", "deny"), ("allow", "deny", "deny")],
+)
+def test_the_settings_of_a_working_directory_only_tighten(own: Permission, folder: Permission, expected: Permission):
+    step = Stage("s")
+    permissions = Permissions(user={"shell": own}, folder={"shell": folder})
+    assert permissions.of(tool(name="shell", permission="allow"), step, Blueprint("b", (step,))) == expected

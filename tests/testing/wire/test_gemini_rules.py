@@ -206,6 +206,8 @@ LEGAL: list[tuple[str, dict[str, Any]]] = [
     (OLD, ask(**tools(function("a.b:c-d_E", parametersJsonSchema={"$ref": "#/$defs/x", "$defs": {"x": {}}})))),
     (OLD, ask(**tools(function(parameters={"type": "object", "properties": {"x": {"type": "string"}}})))),
     (OLD, ask(**tools(function(response=SUBSET)), **calling(mode="NONE"))),
+    (OLD, ask(**tools(function(parameters=SUBSET | {"properties": {"x": {"enum": ["a"]},
+                                                                   "y": {"type": "string", "enum": ["b"]}}})))),
     (OLD, ask(temperature=2, topP=0, topK=3, maxOutputTokens=65_536, stopSequences=list("abcde"), seed=1)),
     (OLD, ask(responseMimeType="application/json", responseSchema=SUBSET)),
     (OLD, ask(thinkingConfig={"thinkingBudget": 0, "includeThoughts": True})),
@@ -217,6 +219,7 @@ LEGAL: list[tuple[str, dict[str, Any]]] = [
     (NEW, ask(*turn(calls()), says(answers()), told("done"), says("an earlier turn is not checked"))),
     (NEW, ask(*turn(calls(signature=PLACEHOLDER)), says(answers(parts=[blob("image/png", png())])))),
     (NEW, ask(says("hi"), told({"text": "", "thoughtSignature": "x"}), says("hi"))),
+    (OLD, ask(says("hi"), told({"text": "x", "thoughtSignature": PLACEHOLDER}), says("hi"))),
 ]  # fmt: skip
 
 
@@ -332,7 +335,7 @@ class Talk:
     """A conversation whose newest reply called twice."""
 
     def __init__(self, *parts: Any, model: str = NEW) -> None:
-        said = parts or (wire.think("hm"), "so", wire.call("f", x=1, y=[1.5]), wire.call("g"))
+        said = parts or (wire.think("hm"), "so", wire.call("f", x=1, y=[1.5, 2]), wire.call("g"))
         self.desk = Desk(wire.Script(wire.turn(*said), last="ok"))
         self.model = model
         content = self.send(ask()).json["candidates"][0]["content"]
@@ -373,7 +376,7 @@ def test_what_was_said_may_come_back_as_it_was():
 def test_arguments_may_be_written_in_another_way():
     talk = Talk()
     text, first, second = talk.parts
-    first["functionCall"]["args"] = {"y": [1.5], "x": 1.0}
+    first["functionCall"]["args"] = {"y": [1.5, 2.0], "x": 1.0}
     del first["functionCall"]["id"], second["functionCall"]["id"]
     assert talk.replay(text, first, second).exchange.violations == ()
 
@@ -388,6 +391,9 @@ def test_arguments_may_be_written_in_another_way():
          "Corrupted"),
         (lambda text, first, second: (text, {**first, "functionCall": {**first["functionCall"], "args": {}}}, second),
          "Corrupted"),
+        (lambda text, first, second: (text, {**first, "functionCall": {**first["functionCall"],
+                                                                       "args": {"x": 1, "y": [1.25, 2]}}}, second),
+         "Corrupted"),
     ],
 )  # fmt: skip
 def test_a_signature_stays_at_its_part(change: Any, message: str):
@@ -395,6 +401,19 @@ def test_a_signature_stays_at_its_part(change: Any, message: str):
     got = talk.replay(*change(*talk.parts))
     assert got.rules == ["G4"]
     assert message in got.json["error"]["message"]
+
+
+def test_a_call_without_arguments_may_leave_them_out():
+    talk = Talk(wire.call("f"))
+    del talk.parts[0]["functionCall"]["args"]
+    assert talk.replay(*talk.parts).exchange.violations == ()
+
+
+def test_a_wrong_signature_of_a_text_is_a_mistake_that_passes():
+    talk = Talk()
+    text, *both = talk.parts
+    got = talk.replay(text | {"thoughtSignature": "AAAA"}, *both)
+    assert (got.rules, got.warnings) == ([], ["G4"])
 
 
 def test_a_signature_of_another_model_is_not_valid():

@@ -42,12 +42,12 @@ def g4(request: Request) -> Iterator[Violation]:
 
 def turn_start(request: Request) -> int:
     """Return where the user last said something that is no response: the position of the content; -1 for nowhere."""
-    said = [
+    said = (
         number
         for number, turn in enumerate(request.contents)
         if turn.role == "user" and any(piece.kind != RESPONSE for piece in turn.pieces)
-    ]
-    return said[-1] if said else -1
+    )
+    return max(said, default=-1)
 
 
 def _wrong(piece: Piece, request: Request) -> str | None:
@@ -90,7 +90,7 @@ def signed(part: Json, model: Model, seals: Seals) -> dict[str, Any]:
 def fingerprint(part: Json) -> str:
     """Return what *part* is known by: its text, or its call without the id, in whatever order its arguments stand."""
     if call := part.get(CALL):
-        return digest("call", call.get("name") or "", compact(_plain(call.get("args") or {})))
+        return digest("call", str(call.get("name")), compact(_plain(call.get("args") or {})))
     return digest("part", compact(_plain({key: part[key] for key in part if key != SIGNATURE})))
 
 

@@ -1,0 +1,389 @@
+"""MCP servers as sources of tools: started or reached when a run needs one, and let go when nobody does.
+
+A server's tools stand in a run's definition as the server described them at the spawn, so that a resumed run shows its
+model the same ones. A call that finds its server gone is an error that the model reads.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
+
+import anyio
+import anyio.abc
+
+from shoal.blueprints import stage_tools
+from shoal.errors import ConfigInvalid, ConnectorFailed, DefinitionMissing, SpawnRefused
+from shoal.providers import Text
+from shoal.runtime._attachment import Attachment
+from shoal.runtime._bundle import Bundle
+from shoal.runtime._failures import failure_text
+from shoal.runtime._program import by_any_name, shown_only
+from shoal.runtime.tools import BUILT_IN, Effects, Tool, ToolContext, ToolResult
+
+if TYPE_CHECKING:
+    import mcp
+    from mcp import types
+
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
+_LONGEST_NAME = 64
+_SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+T = TypeVar("T")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """An MCP server whose tools runs may use: a program that is started, or an address.
+
+    Args:
+        name: What blueprints call it, in `available_connectors` and in front of its tools' names.
+        command: Program and arguments, for one that speaks over its standard streams; empty where *url* is given.
+        url: Address of one that speaks over HTTP; empty where *command* is given.
+        env: Variables for the program, beside a few harmless ones of ours. They stand in no journal.
+        headers: Headers of each HTTP request, such as `Authorization`. They stand in no journal.
+        folder: Working directory of the program; `None` for ours.
+        connect_timeout_s: Seconds until it has to be ready.
+        timeout_s: Seconds that one call may take.
+        idle_s: Seconds without a call after which it is let go; it is started again when it is needed.
+
+    Raises:
+        ConfigInvalid: The name is none, or it has both a command and an address, or neither.
+    """
+
+    name: str
+    command: Sequence[str] = ()
+    url: str = ""
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    folder: str | Path | None = None
+    connect_timeout_s: float = 30.0
+    timeout_s: float = 60.0
+    idle_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        """Check it."""
+        if not _SERVER_NAME.fullmatch(self.name):
+            raise ConfigInvalid(f"{self.name!r} cannot name an MCP server; use letters, digits, `.`, `_` and `-`")
+        if bool(self.command) == bool(self.url):
+            raise ConfigInvalid(f"the MCP server {self.name!r} needs either a `command` or a `url`")
+
+
+@final
+class _Asked(Generic[T]):
+    """Something that is asked of a server: done by whoever holds the connection, for whoever waits."""
+
+    def __init__(self, ask: Callable[[mcp.Client], Awaitable[T]]) -> None:
+        self._ask = ask
+        self.answer: list[T] = []
+        self.error: Exception | None = None
+        self.done = anyio.Event()
+        self.scope = anyio.CancelScope()
+
+    async def carry_out(self, client: mcp.Client) -> None:
+        with self.scope:
+            try:
+                self.answer.append(await self._ask(client))
+            except Exception as exc:  # noqa: BLE001 - whatever it is, it is for who asked
+                self.error = exc
+            self.done.set()
+
+    def fail(self, error: Exception) -> None:
+        self.error = error
+        self.done.set()
+
+
+@final
+class Connection:
+    """The connection to one server. One task holds it, whoever asks.
+
+    Args:
+        server: The server.
+    """
+
+    def __init__(self, server: McpServer) -> None:
+        self.server = server
+        self._asked: list[_Asked[Any]] = []
+        self._bell = anyio.Event()
+        self._tools: tuple[Tool, ...] | None = None
+        self._open = 0
+        self._lost = False
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.server.name}>"
+
+    def may_have(self, name: str) -> bool:
+        """Say whether a tool of that name could be one of its own: it begins with the server's name, or with none."""
+        return "__" not in name or name.startswith(_ILLEGAL.sub("_", f"{self.server.name}__"))
+
+    async def tools(self) -> Sequence[Tool]:
+        """Return its tools; the same objects as long as the connection stands.
+
+        Raises:
+            ConnectorFailed: It cannot be reached, or does not say.
+        """
+        if self._tools is None:
+            described = await self._do(_listed)
+            names = _names(self.server.name, [each.name for each in described])
+            self._tools = tuple(self._tool(name, each) for name, each in zip(names, described, strict=True))
+        return self._tools
+
+    def _tool(self, name: str, described: types.Tool) -> Tool:
+        said = described.description or described.title or described.name
+        return self.bound(name, described.name, said, described.input_schema, effects_of(described.annotations))
+
+    def bound(self, name: str, original: str, description: str, schema: Mapping[str, Any], effects: Effects) -> Tool:
+        """Return a tool of the server as runs call it."""
+        call = partial(self._call, original)
+        return Tool(name, description, schema, call, "ask", effects, connector=(self.server.name, original))
+
+    async def _call(self, name: str, _context: ToolContext, args: Mapping[str, Any]) -> ToolResult:
+        try:
+            return await self._do(partial(_called, name, dict(args), self.server.timeout_s))
+        except ConnectorFailed as exc:
+            return ToolResult.error(failure_text(exc))
+
+    async def _do(self, ask: Callable[[mcp.Client], Awaitable[T]]) -> T:
+        asked = _Asked(ask)
+        self._asked.append(asked)
+        self._bell.set()
+        try:
+            await asked.done.wait()
+        except BaseException:
+            asked.scope.cancel()  # nobody waits for it any more
+            raise
+        if asked.error is not None:
+            what = str(asked.error) or type(asked.error).__name__
+            raise ConnectorFailed(f"the MCP server {self.server.name!r} did not answer: {what}") from asked.error
+        return asked.answer[0]
+
+    # --- holding it
+
+    async def serve(self) -> None:
+        """Connect when something is asked, answer, and let go after an idle time, until cancelled."""
+        while True:
+            while not self._asked:
+                self._bell = anyio.Event()
+                await self._bell.wait()
+            try:
+                async with self._connected() as client:
+                    await self._work(client)
+            except Exception as exc:  # noqa: BLE001 - a server that cannot be held is an answer to all who ask
+                self._give_up(exc)
+            finally:
+                self._tools = None
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncGenerator[mcp.Client]:
+        with anyio.fail_after(self.server.connect_timeout_s) as patience:
+            async with AsyncExitStack() as stack:
+                client = await stack.enter_async_context(await self._client(stack))
+                patience.deadline = float("inf")
+                yield client
+
+    async def _client(self, stack: AsyncExitStack) -> mcp.Client:
+        try:
+            import httpx2  # noqa: PLC0415 - what the extra brings
+            import mcp  # noqa: PLC0415 - an extra
+            from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415
+        except ImportError as exc:
+            raise ConnectorFailed("MCP servers need the package `mcp`; install `shoal[mcp]`") from exc
+        server = self.server
+        if not server.url:
+            program, *arguments = server.command
+            started = mcp.StdioServerParameters(
+                command=program, args=arguments, env=dict(server.env), cwd=server.folder
+            )
+            return mcp.Client(started)
+        # Reads have no limit here, since a server may keep a stream open without a word; each call has its own.
+        patience = httpx2.Timeout(server.timeout_s, read=None)
+        http = httpx2.AsyncClient(headers=dict(server.headers), timeout=patience)
+        return mcp.Client(streamable_http_client(server.url, http_client=await stack.enter_async_context(http)))
+
+    async def _work(self, client: mcp.Client) -> None:
+        async with anyio.create_task_group() as tasks:
+            while True:
+                while self._asked:
+                    self._open += 1
+                    tasks.start_soon(self._carry_out, self._asked.pop(0), client)
+                self._bell = anyio.Event()
+                with anyio.move_on_after(self.server.idle_s):
+                    await self._bell.wait()
+                if self._lost:
+                    self._lost = False
+                    tasks.cancel_scope.cancel()
+                    return
+                if not self._asked and not self._open:
+                    return
+
+    async def _carry_out(self, asked: _Asked[Any], client: mcp.Client) -> None:
+        try:
+            await asked.carry_out(client)
+        finally:
+            self._open -= 1
+        if asked.error is not None and _is_gone(asked.error):
+            self._lost = True  # whoever asks next finds it started again
+            self._bell.set()
+
+    def _give_up(self, error: Exception) -> None:
+        asked, self._asked = self._asked, []
+        cause = error
+        while isinstance(cause, ExceptionGroup):
+            cause = cause.exceptions[0]
+        if isinstance(cause, TimeoutError):
+            cause = TimeoutError(f"it was not ready within {self.server.connect_timeout_s:g} s")
+        for each in asked:
+            each.fail(cause)
+
+
+@final
+class Connections:
+    """The MCP servers that a swarm has, by name.
+
+    Args:
+        servers: The servers.
+
+    Raises:
+        ConfigInvalid: Two have the same name.
+    """
+
+    def __init__(self, servers: Sequence[McpServer]) -> None:
+        self._by_name = {server.name: Connection(server) for server in servers}
+        if len(self._by_name) < len(servers):
+            raise ConfigInvalid("two MCP servers have the same name; give each a name of its own")
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    async def tools_for(self, bundle: Bundle, given: Sequence[Tool]) -> Sequence[Tool]:
+        """Return the tools that a blueprint's stages need of servers; nobody is asked whose tools no stage names.
+
+        Args:
+            bundle: The blueprint.
+            given: The functions that the spawn brings in code.
+
+        Raises:
+            SpawnRefused: A stage names a server that is not here, or one that cannot be reached.
+        """
+        stages = bundle.blueprint.stages
+        whole = {name for stage in stages for name in stage.available_connectors}
+        missing = sorted(whole.difference(self._by_name))
+        if missing:
+            here = ", ".join(f"`{name}`" for name in self._by_name) or "none"
+            raise SpawnRefused(
+                f"{bundle.blueprint.name!r} needs the MCP server {missing[0]!r}, and this swarm has {here}; give it "
+                "with `Swarm(mcp=[McpServer(…)])`"
+            )
+        known = {*BUILT_IN, *(tool.name for tool in given), *(file.stem for file in bundle.tools)}
+        listed = {name for stage in stages for name in stage_tools(stage)}.difference(known)
+        asked = [each for each in self if each.server.name in whole or any(map(each.may_have, listed))]
+        try:
+            offers = [await each.tools() for each in asked]
+        except ConnectorFailed as exc:
+            raise SpawnRefused(f"{bundle.blueprint.name!r} cannot begin: {exc}") from exc
+        offered = [tool for tools in offers for tool in tools]
+        named = by_any_name(offered)
+        needed = {id(named[name]) for name in listed if name in named}
+        return [tool for tool in offered if id(tool) in needed or (tool.connector and tool.connector[0] in whole)]
+
+    def recorded(self, said: Mapping[str, Any]) -> Tool:
+        """Return a tool as the journal holds it, bound to its server.
+
+        Raises:
+            DefinitionMissing: There is no such server here.
+        """
+        shown = shown_only(said)
+        assert shown.connector is not None  # the caller looked
+        server, original = shown.connector
+        connection = self._by_name.get(server)
+        if connection is None:
+            raise DefinitionMissing(
+                f"this run uses tools of the MCP server {server!r}; give it again with `Swarm(mcp=[McpServer(…)])`"
+            )
+        return connection.bound(shown.name, original, shown.description, shown.schema, shown.effects)
+
+
+def _is_gone(error: Exception) -> bool:
+    """Say whether *error* means that the connection is lost, and not that the server refused something."""
+    from mcp import MCPError  # noqa: PLC0415 - an extra
+    from mcp.types import CONNECTION_CLOSED  # noqa: PLC0415
+
+    return not isinstance(error, MCPError) or error.error.code == CONNECTION_CLOSED
+
+
+# --- what servers say
+
+
+async def _listed(client: mcp.Client) -> Sequence[types.Tool]:
+    found: list[types.Tool] = []
+    cursor: str | None = None
+    while True:
+        page = await client.list_tools(cursor=cursor)
+        found.extend(page.tools)
+        cursor = page.next_cursor
+        if not cursor:
+            return found
+
+
+async def _called(name: str, args: dict[str, Any], timeout_s: float, client: mcp.Client) -> ToolResult:
+    result = await client.call_tool(name, args, read_timeout_seconds=timeout_s)
+    said: list[str] = []
+    parts: list[Attachment] = []
+    for piece in result.content:
+        text, part = _read(piece)
+        said.extend([text] if text else [])
+        parts.extend([part] if part else [])
+    text = "\n".join(said)
+    if result.is_error:
+        return ToolResult.error(text or "the call failed, and the server does not say why")
+    return ToolResult(Text.of(text), parts=tuple(parts))
+
+
+def _read(piece: Any) -> tuple[str, Attachment | None]:
+    """Return a piece of a result as text, or as a part."""
+    match piece.type:
+        case "text":
+            return piece.text, None
+        case "image" | "audio":
+            return "", Attachment(base64.b64decode(piece.data), f"{piece.type}.{piece.mime_type.rpartition('/')[2]}")
+        case "resource_link":
+            return f"[{piece.name}]({piece.uri})", None
+        case _:
+            held = piece.resource
+            text = getattr(held, "text", None)
+            if text is not None:
+                return text, None
+            return "", Attachment(base64.b64decode(held.blob), str(held.uri).rpartition("/")[2])
+
+
+def effects_of(hints: types.ToolAnnotations | None) -> Effects:
+    """Return what a tool does to the world by the hints of its server; without any it writes, and reaches beyond."""
+    if hints is None:
+        return Effects(writes=True, network=True)
+    reads = bool(hints.read_only_hint)
+    idempotent = True if hints.idempotent_hint else None
+    return Effects(reads, not reads, hints.open_world_hint is not False, idempotent=idempotent)
+
+
+def _names(server: str, originals: Sequence[str]) -> Sequence[str]:
+    """Return the names under which models call a server's tools; they are legal, short enough, and each its own."""
+    taken: dict[str, None] = {}
+    for original in originals:
+        plain = _ILLEGAL.sub("_", f"{server}__{original}")[:_LONGEST_NAME]
+        name, count = plain, 1
+        while name in taken:
+            count += 1
+            tail = f"_{count}"
+            name = plain[: _LONGEST_NAME - len(tail)] + tail
+        taken[name] = None
+    return tuple(taken)

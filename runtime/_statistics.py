@@ -1,0 +1,53 @@
+"""How busy a swarm is, for those who watch it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+from shoal.runtime._pools import PoolStatistics
+
+if TYPE_CHECKING:
+    from shoal.runtime._hall import Hall
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LaneStatistics:
+    """How busy a lane is: jobs that wait, jobs under way, and how many may be under way at once."""
+
+    queued: int
+    running: int
+    width: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SwarmStatistics:
+    """How busy a swarm is.
+
+    Args:
+        runs: How many runs it hosts, by agent and state: `running`, `paused`, or `asleep` for those out of memory.
+        pools: How busy each pool is, by name.
+        lanes: How busy each lane is, by name.
+        restarts: How often supervisors restarted something so far, by the supervisor's path in the tree.
+    """
+
+    runs: Mapping[tuple[str, str], int]
+    pools: Mapping[str, PoolStatistics]
+    lanes: Mapping[str, LaneStatistics]
+    restarts: Mapping[str, int]
+
+
+def statistics_of(hall: Hall) -> SwarmStatistics:
+    """Return how busy *hall* is now."""
+    runs: Counter[tuple[str, str]] = Counter()
+    for run_id, program in hall.keeper.made_of.items():
+        live = hall.live.get(run_id)
+        runs[program.blueprint.name, "asleep" if live is None else live.state.phase] += 1
+    lanes: dict[str, LaneStatistics] = {
+        name: LaneStatistics(desk.queued, desk.running, desk.width) for name, desk in hall.lanes.items()
+    }
+    return SwarmStatistics(runs, hall.pools.statistics(), lanes, dict(hall.restarts))

@@ -1,0 +1,27 @@
+"""What an event needs of the journal beside itself: the definitions and stored parts that it names by their digests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shoal.runtime.context import PartStored
+from shoal.runtime.events import NUMBERS, Payload, RunSpawned
+
+RENDERING = tuple(kind for kind in NUMBERS if "renders" in kind.__struct_fields__)
+"""Kinds that name what scripts had rendered."""
+
+
+def definitions_of(payload: Payload) -> Iterator[str]:
+    """Yield the digests of the definitions that *payload* names."""
+    if isinstance(payload, RunSpawned):
+        yield payload.definition
+        yield from (digest for _, digest in payload.scripts)
+    elif isinstance(payload, RENDERING):
+        renders: tuple[tuple[str, str], ...] = getattr(payload, "renders")  # noqa: B009 - each of these kinds has it
+        yield from (digest for _, digest in renders)
+
+
+def parts_of(payload: Payload) -> Iterator[str]:
+    """Yield the digests of the stored parts that *payload* names."""
+    if isinstance(payload, PartStored):
+        yield payload.digest

@@ -1,0 +1,50 @@
+"""How long runs are kept: the table `[journal]` of the user's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import final
+
+import msgspec
+
+from shoal._config import config_files, settings_in
+from shoal.errors import ConfigInvalid
+
+
+@final
+class Keeping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long runs are kept.
+
+    Args:
+        keep_days: Days after which a tree of runs that are all over is deleted, above 0; `None` keeps everything.
+        keep_failed: Trees in which a run ended with an error are kept in any case.
+    """
+
+    keep_days: float | None = None
+    keep_failed: bool = False
+
+
+def keeping_from(environ: Mapping[str, str] | None = None, workdir: Path | None = None) -> Keeping:
+    """Return how long the user wants runs to be kept. A working directory, which may be a stranger's, has no say.
+
+    Args:
+        environ: The variables; `None` takes the process's.
+        workdir: The working directory; `None` takes the process's.
+
+    Raises:
+        ConfigInvalid: A file cannot be read, or says what is of no use.
+    """
+    *users, here = config_files(environ, workdir)
+    if "journal" in settings_in(here):
+        where = f"{str(users[0])!r}" if users else "the user's own settings"
+        raise ConfigInvalid(f"{str(here)!r} lies in the working directory and has `[journal]`; move it to {where}")
+    for path in users:
+        try:
+            said = msgspec.convert(settings_in(path).get("journal", {}), Keeping)
+        except msgspec.ValidationError as exc:
+            raise ConfigInvalid(f"`[journal]` in {str(path)!r} is of no use: {exc}; mend the file") from exc
+        if said.keep_days is not None and not said.keep_days > 0:
+            raise ConfigInvalid(f"`keep_days` in {str(path)!r} is {said.keep_days!r}; give days, more than 0")
+        return said
+    return Keeping()
