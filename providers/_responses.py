@@ -126,6 +126,8 @@ class ResponsesEncoder:
 
         def settings() -> bytes:
             made = self._settings(request, tools.names)
+            if counting:
+                made = {name: value for name, value in made.items() if name in _COUNTED}
             if cache_key is not None:
                 made["prompt_cache_key"] = cache_key
             if markers.explicit:
@@ -133,7 +135,7 @@ class ResponsesEncoder:
                 made["prompt_cache_options"] = {"mode": "explicit"}
             return _json(made)[:-1] + b","
 
-        head = self._heads.of(request, tools, (cache_key, markers.explicit), settings)
+        head = self._heads.of(request, tools, (cache_key, markers.explicit, counting), settings)
         body = Wire.of(
             head,
             Wire.of(b'"tools":[', tools.wire, b"],") if tools.names else NOTHING,

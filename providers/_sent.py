@@ -56,7 +56,8 @@ class Heads:
             make: Makes them.
         """
         options = _json(request.options) if request.options else b""
-        key = (request.model, request.max_tokens, request.temperature, request.output, id(tools), options, more)
+        asked = (request.model, request.max_tokens, request.temperature, request.output, request.allowed_tools)
+        key = (asked, id(tools), options, more)
         made = self._made.get(key)
         if made is None:
             if len(self._made) >= self._most:
