@@ -9,7 +9,7 @@ PYTEST ?=
 
 bin := $(VENV)/bin
 # An environment without our variables, so that nobody's settings change what the tests see.
-clean := env -u SHOAL_PROVIDER -u SHOAL_BASE_URL -u SHOAL_MODEL -u SHOAL_API_KEY -u SHOAL_JOURNAL
+clean := env -u SHOAL_PROVIDER -u SHOAL_BASE_URL -u SHOAL_SERVER -u SHOAL_MODEL -u SHOAL_API_KEY -u SHOAL_JOURNAL
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check nightly unit lint types docs hooks format clean

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 from shoal.errors import ConfigInvalid
@@ -25,7 +25,11 @@ _HTTP = "http/protobuf"
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _IN_SPANS = frozenset({"span_only", "span_and_event", "true"})
 _NOT_IN_SPANS = frozenset({"", "no_content", "event_only", "false"})
-_PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_TRACE_PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_METRIC_PROTOCOLS = ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+
+Protocol: TypeAlias = Literal["http/protobuf", "grpc"]
+"""How OTLP travels."""
 
 
 def otlp(
@@ -35,36 +39,52 @@ def otlp(
     service_name: str | None = None,
     capture_content: bool | None = None,
     timeout_s: float | None = None,
+    protocol: Protocol | None = None,
     history: Reader | None = None,
 ) -> Telemetry:
-    """Return a `Telemetry` that sends spans as OTLP over http/protobuf, as Jaeger and every collector take them.
+    """Return a `Telemetry` that sends spans as OTLP, as Jaeger and every collector take them.
 
     What is `None` comes from the standard `OTEL_*` variables, read now. Certificates, compression and proxies have no
     argument and always come from there.
 
     Args:
-        endpoint: Base URL such as `http://127.0.0.1:4318`, or a full one with a path. `None`:
-            `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, `OTEL_EXPORTER_OTLP_ENDPOINT`, else this machine's port 4318.
+        endpoint: Base URL such as `http://127.0.0.1:4318`, or a full one with a path; of `grpc` one without. `None`:
+            `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, `OTEL_EXPORTER_OTLP_ENDPOINT`, else this machine's port 4318, or 4317
+            for `grpc`.
         headers: Sent with each request. `None`: `OTEL_EXPORTER_OTLP_HEADERS`.
         service_name: Name under which Jaeger lists the spans. `None`: `OTEL_SERVICE_NAME`, else `shoal`.
         capture_content: Prompts and outputs go into spans, bounded. `None`:
             `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`, else they do not.
         timeout_s: Seconds for one request, repeated attempts included. `None`: `OTEL_EXPORTER_OTLP_TIMEOUT`, else 10.
+        protocol: `http/protobuf`, or `grpc`, which needs `shoal[grpc]`. `None`:
+            `OTEL_EXPORTER_OTLP_TRACES_PROTOCOL`, `OTEL_EXPORTER_OTLP_PROTOCOL`, else `http/protobuf`.
         history: The journal; see `Telemetry`.
 
     Raises:
-        ConfigInvalid: An argument or one of the variables has a value that cannot be used.
+        ConfigInvalid: An argument or one of the variables has a value that cannot be used, or the extra is missing.
     """
+    capture = captures_content() if capture_content is None else capture_content
+    chosen = protocol or _said_protocol(_TRACE_PROTOCOLS)
+    made = _grpc_exporter if chosen == "grpc" else _http_exporter
+    exporter = made(endpoint, None if headers is None else dict(headers), timeout_s)
+    return exporting(exporter, service_name=service_name, capture_content=capture, history=history)
+
+
+def _http_exporter(endpoint: str | None, headers: dict[str, str] | None, timeout_s: float | None) -> SpanExporter:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - see above
 
-    _check_protocol()
-    capture = captures_content() if capture_content is None else capture_content
-    exporter = OTLPSpanExporter(
-        endpoint=None if endpoint is None else traces_url(endpoint),
-        headers=None if headers is None else dict(headers),
-        timeout=timeout_s,
-    )
-    return exporting(exporter, service_name=service_name, capture_content=capture, history=history)
+    url = None if endpoint is None else traces_url(endpoint)
+    return OTLPSpanExporter(endpoint=url, headers=headers, timeout=timeout_s)
+
+
+def _grpc_exporter(endpoint: str | None, headers: dict[str, str] | None, timeout_s: float | None) -> SpanExporter:
+    try:
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - an extra
+    except ImportError as exc:
+        raise ConfigInvalid("sending spans over `grpc` needs more packages; install `shoal[grpc]`") from exc
+    if endpoint is not None:
+        signal_url(endpoint, "")
+    return OTLPSpanExporter(endpoint=endpoint, headers=headers, timeout=timeout_s)
 
 
 def exporting(
@@ -126,7 +146,11 @@ def metrics_otlp(
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter  # noqa: PLC0415 - see above
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader  # noqa: PLC0415
 
-    _check_protocol()
+    if _said_protocol(_METRIC_PROTOCOLS) == "grpc":
+        raise ConfigInvalid(
+            "metrics are sent over `http/protobuf` only; set `OTEL_EXPORTER_OTLP_METRICS_PROTOCOL` to that, and an "
+            "endpoint that takes it (port 4318 by custom)"
+        )
     exporter = OTLPMetricExporter(
         endpoint=None if endpoint is None else signal_url(endpoint, _METRICS_PATH),
         headers=None if headers is None else dict(headers),
@@ -250,14 +274,21 @@ def signal_url(endpoint: str, path: str) -> str:
     return endpoint if parts.path.strip("/") else urlunsplit(parts._replace(path=path))
 
 
-def _check_protocol() -> None:
-    for name in _PROTOCOLS:
+def _said_protocol(names: Sequence[str]) -> Protocol:
+    """Return the protocol that the first of the variables *names* asks for which is set.
+
+    Raises:
+        ConfigInvalid: It asks for another one.
+    """
+    for name in names:
         said = os.environ.get(name, "").strip()
-        if said and said != _HTTP:
-            raise ConfigInvalid(
-                f"`{name}` is {said!r} and spans are sent as `{_HTTP}` only; set that, and an endpoint that takes it "
-                "(port 4318 by custom)"
-            )
+        if said == "grpc":
+            return "grpc"
+        if said == _HTTP:
+            break
+        if said:
+            raise ConfigInvalid(f"`{name}` is {said!r}; set it to `{_HTTP}` or `grpc`")
+    return "http/protobuf"
 
 
 def _number(name: str, default: float) -> float:

@@ -35,6 +35,7 @@ from shoal.runtime._tracking import (
 )
 from shoal.runtime.context import (
     CONVERSATION,
+    NOTHING_SAID,
     OPERATIONS,
     Destination,
     Draft,
@@ -296,8 +297,16 @@ async def _route(live: Live, turn: Turn, index: int, place: Destination) -> None
     key = target.free_key(turn.calls[index].name) if target.region.kind == "hashmap" else None
     cost = max(1, estimate(said, live.state.view.intake))
     routed = Draft("text", said, cost, turn.written[index], key=key, writer="routing", parts=result.parts)
-    plan = await write_waiting(live, place.region, routed, place.most_tokens, refusable=True)
-    await _point(live, turn, index, place.region, plan)
+    heard = await vetted(live, place.region, routed, most_tokens=place.most_tokens, refusable=True)
+    plan = await _planned_waiting(live, place.region, routed, place.most_tokens, heard)
+    draft = _pointer(live, turn, index, place.region, plan)
+    about = await vetted(live, CONVERSATION, draft, joins=True)
+    if about is not NOTHING_SAID:  # a script was asked, and the region may have changed meanwhile
+        plan = _planned(live, place.region, routed, place.most_tokens, heard, may_wait=False)
+        draft = _pointer(live, turn, index, place.region, plan)
+    # Both at once: a run that died between them would write the result into its region again.
+    live.change(plan.changes)
+    write(live, CONVERSATION, draft, joins=True, said=about)
 
 
 async def _track(live: Live, turn: Turn, index: int, place: Destination) -> tuple[str, Plan] | None:
@@ -320,14 +329,18 @@ async def _keep(live: Live, kept: Tracked, draft: Draft) -> Plan | None:
 
 async def _point(live: Live, turn: Turn, index: int, region: str, plan: Plan) -> None:
     """Put a pointer into the conversation, in the place of a result that went into *region* as *plan* says."""
+    draft = _pointer(live, turn, index, region, plan)
+    write(live, CONVERSATION, draft, joins=True, said=await vetted(live, CONVERSATION, draft, joins=True))
+
+
+def _pointer(live: Live, turn: Turn, index: int, region: str, plan: Plan) -> Draft:
     stage = live.state.stage
     reads, releases = "context_read" in stage.tools, "context_delete" in stage.tools
     note = turn.results[index].note
     text = Text.of(pointer(stage.layout, region, plan, reads_regions=reads, releases=releases, note=note))
     message = _tool_message(turn, index, (text,))
     cost = max(1, estimate(message))
-    draft = Draft("tool_result", message, cost, turn.written[index], cut=0, text=text)
-    write(live, CONVERSATION, draft, joins=True, said=await vetted(live, CONVERSATION, draft, joins=True))
+    return Draft("tool_result", message, cost, turn.written[index], cut=0, text=text)
 
 
 async def write_waiting(
@@ -338,11 +351,16 @@ async def write_waiting(
     The script of a custom region may refuse it where it is *refusable*.
     """
     said = await vetted(live, region, draft, most_tokens=most_tokens, refusable=refusable)
+    plan = await _planned_waiting(live, region, draft, most_tokens, said)
+    live.change(plan.changes)
+    return plan
+
+
+async def _planned_waiting(live: Live, region: str, draft: Draft, most_tokens: int | None, said: Said) -> Plan:
     plan = _planned(live, region, draft, most_tokens, said, may_wait=True)
     if plan.outcome == "wait":
         await wait_for_summaries(live, [region])
         plan = _planned(live, region, draft, most_tokens, said, may_wait=False)
-    live.change(plan.changes)
     return plan
 
 

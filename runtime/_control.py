@@ -21,9 +21,9 @@ from shoal.runtime._clock import Clock
 from shoal.runtime._edges import end
 from shoal.runtime._keeper import Keeper
 from shoal.runtime._live import Live
-from shoal.runtime._people import answer, open_talk
+from shoal.runtime._people import answer, mail
 from shoal.runtime.context import PartStored
-from shoal.runtime.events import BudgetGiven, BudgetReached, MessageReceived, QuestionAnswered, RunPaused, RunResumed
+from shoal.runtime.events import BudgetGiven, BudgetReached, RunPaused, RunResumed, TimerSet
 from shoal.runtime.journal import Journal, RunRow
 
 LOOK_S = 0.2
@@ -40,6 +40,15 @@ class Send(msgspec.Struct, frozen=True, tag="send"):
     region: str | None = None
     parts: tuple[PartStored, ...] = ()
     """What stands behind the text; the journal has the bytes."""
+
+
+@final
+class SetTimer(msgspec.Struct, frozen=True, tag="timer"):
+    """Give a run a message at a time, in unix seconds."""
+
+    due_at: float
+    text: str
+    region: str | None = None
 
 
 @final
@@ -94,7 +103,7 @@ class Reach(msgspec.Struct, frozen=True, tag="reach"):
         )
 
 
-Command: TypeAlias = Send | Pause | Resume | Cancel | Answer | Reach
+Command: TypeAlias = Send | SetTimer | Pause | Resume | Cancel | Answer | Reach
 _FLAGS = {"max_cost_usd": "--max-cost-usd", "max_tokens": "--max-tokens", "max_wall_s": "--max-wall-s"}
 _decoder = msgspec.json.Decoder(Command)
 
@@ -115,8 +124,15 @@ class Steered(Protocol):
         ...
 
 
-async def steer(hall: Steered, run_id: str, command: Command) -> None:
+async def steer(hall: Steered, run_id: str, command: Command, done: Callable[[], None] | None = None) -> None:
     """Carry out *command*, wherever the run is; return once its effect is durable.
+
+    Args:
+        hall: The hall.
+        run_id: The run.
+        command: The command.
+        done: Called once: where this process writes the effect, so that what it writes becomes durable with that; else
+            as soon as the host has written it.
 
     Raises:
         RunEnded: The run is over.
@@ -125,7 +141,7 @@ async def steer(hall: Steered, run_id: str, command: Command) -> None:
     """
     while True:
         if run_id in hall.keeper.made_of:
-            await obey(hall, run_id, command)
+            await obey(hall, run_id, command, done)
             return
         await hall.journal.barrier()
         row = hall.journal.find(run_id)
@@ -133,16 +149,18 @@ async def steer(hall: Steered, run_id: str, command: Command) -> None:
             raise _over(row)
         shared = hall.journal.shared
         if shared is None:
-            await _write_to(hall, run_id, command)
+            await _write_to(hall, run_id, command, done)
             return
         if run_id not in shared.owners(now=hall.clock.unix()):
             try:
-                await _write_to(hall, run_id, command)
+                await _write_to(hall, run_id, command, done)
             except RunOwned:
                 continue  # somebody took it up just now
             return
         number = shared.post(run_id, msgspec.json.encode(command), hall.clock.unix())
         if await _answered(hall, run_id, number):
+            if done is not None:
+                done()
             return
 
 
@@ -174,7 +192,7 @@ async def _answered(hall: Steered, run_id: str, number: int) -> bool:
     return obeyed
 
 
-async def _write_to(hall: Steered, run_id: str, command: Command) -> None:
+async def _write_to(hall: Steered, run_id: str, command: Command, done: Callable[[], None] | None) -> None:
     """Carry out *command* on runs that nobody hosts: what has to be done to them is written to them."""
     if isinstance(command, Resume):
         raise RunNotFound(f"no process hosts run {run_id}; take it up with `shoal resume {run_id}`", run_id=run_id)
@@ -183,7 +201,7 @@ async def _write_to(hall: Steered, run_id: str, command: Command) -> None:
     if shared is not None:
         shared.claim(tree, now=hall.clock.unix())
     try:
-        await obey(hall, run_id, command)
+        await obey(hall, run_id, command, done)
     finally:
         if shared is not None:
             shared.release(tree)
@@ -239,12 +257,9 @@ def _apply(live: Live, command: Command) -> None:
     phase = live.state.phase
     match command:
         case Send(text, sender, region, parts):
-            seqs = tuple([live.keep(part) for part in parts])
-            talking = open_talk(live.state)
-            if talking is not None and region is None:
-                live.emit(QuestionAnswered(talking, Text.of(text), parts=seqs))
-            else:
-                live.emit(MessageReceived(Text.of(text), sender, region, seqs))
+            mail(live, text, sender, region, tuple([live.keep(part) for part in parts]))
+        case SetTimer(due_at, text, region):
+            live.emit(TimerSet(due_at, Text.of(text), region))
         case Answer(text, question):
             answer(live, text, question)
         case Pause(reason):
@@ -283,7 +298,7 @@ def _tree(hall: Steered, run_id: str, command: Command) -> Sequence[str]:
 
 
 def _concerned(hall: Steered, run_id: str, command: Command) -> Sequence[str]:
-    if isinstance(command, Send | Answer):
+    if isinstance(command, Send | SetTimer | Answer):
         return [run_id]
     rows = hall.journal.runs(root=hall.journal.find(run_id).root)
     below = {run_id}

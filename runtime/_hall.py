@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Generic, TypeVar, final
@@ -16,15 +16,13 @@ from typing import Generic, TypeVar, final
 import anyio
 
 from shoal.actors import ChildSpec, DynamicSupervisor, SupervisionEvent
-from shoal.blueprints import Blueprint, ModelSettings, load, resolve
+from shoal.blueprints import Blueprint, ChildSupervision, ModelSettings, load, resolve
 from shoal.errors import (
-    ChildNotFound,
     DefinitionMissing,
     JournalDamaged,
     JournalFailed,
     RunNotFound,
     SpawnRefused,
-    SupervisorStopped,
 )
 from shoal.errors import RunEnded as RunIsOver
 from shoal.providers import Breaker, Provider, ReasoningDelta, RetryPolicy, TextDelta
@@ -53,7 +51,7 @@ from shoal.runtime._spawn import Birth, conceive, give_birth
 from shoal.runtime._standings import Standing, Standings
 from shoal.runtime._state import RunState
 from shoal.runtime._transforms import as_seeds, carried
-from shoal.runtime.events import BudgetReached, ChildEnded, ChildSpawned, Lane, RunSpawned
+from shoal.runtime.events import BudgetReached, ChildEnded, ChildSpawned, Lane, RestartRule, RunSpawned
 from shoal.runtime.journal import Journal
 from shoal.runtime.scripts import MARK, Functions, Sandbox
 from shoal.runtime.tools import Permissions, Shell, Tool
@@ -79,6 +77,11 @@ class _Recent(Generic[_K, _V]):
         if len(self._values) > _READY:
             del self._values[next(iter(self._values))]
         return value
+
+
+_WITHIN_S = 5.0
+"""Window of a child's restart budget where its stage names none: OTP's default."""
+_FOR_EVER_S = 1e12
 
 
 @final
@@ -410,9 +413,9 @@ class Hall:
     def _looked_at(self, digest: str) -> Program:
         return self._ready.get(("looked at", digest), lambda: (None, recorded(self.journal.definition(digest))))[1]
 
-    def arrived(self, live: Live, wake: Callable[[], None], *, stays: bool) -> None:
-        """Take note of a life of a run; one that *stays* never leaves memory before its end."""
-        self.keeper.arrived(live, wake, stays=stays)
+    def arrived(self, live: Live, wake: Callable[[], None], *, stop: Callable[[], Awaitable[None]] | None) -> None:
+        """Take note of a life of a run; one that has a *stop* of its own never leaves memory before its end."""
+        self.keeper.arrived(live, wake, stop=stop)
         self.standings.of(live.run_id).paused = live.state.paused
         self.purses.moved(live)
 
@@ -501,6 +504,7 @@ class Hall:
             output_instructions=wanted.output_instructions,
             carried=carried_over,
             budgets=() if wanted.detached else made.budgets,
+            restarts=_rule_of(live.state.stage.stage.supervision) if wanted.source else None,
         )
         spawned = ChildSpawned(
             run_id,
@@ -545,9 +549,9 @@ class Hall:
             )
         return await self.program(self.bundle(path), wanted.tools)
 
-    async def command(self, run_id: str, command: Command) -> None:
-        """Carry out *command*, wherever the run is; returns once its effect is durable."""
-        await steer(self, run_id, command)
+    async def command(self, run_id: str, command: Command, done: Callable[[], None] | None = None) -> None:
+        """Carry out *command*, wherever the run is; returns once its effect is durable. *done* as in `steer`."""
+        await steer(self, run_id, command, done)
 
     async def over(self, run_id: str) -> ChildEnded:
         """Return how a run ended, once it has.
@@ -603,9 +607,17 @@ class Hall:
 
     async def stop(self, run_id: str) -> None:
         """Stop what a run that has ended is still in the middle of."""
-        with suppress(ChildNotFound, SupervisorStopped):  # it has just stopped by itself, or the swarm is closing
-            await self.runs.terminate_child(run_id)
+        await self.keeper.stop(run_id)
 
 
 def _called(blueprint: str | Path | Blueprint) -> str:
     return blueprint.name if isinstance(blueprint, Blueprint) else str(blueprint)
+
+
+def _rule_of(supervision: ChildSupervision) -> RestartRule | None:
+    """Return how often the children of a stage may crash; one that is over is never started again."""
+    if supervision.restart == "temporary":
+        return RestartRule(0, _FOR_EVER_S)
+    if supervision.max_restarts is None:
+        return None
+    return RestartRule(supervision.max_restarts, supervision.within_s or _WITHIN_S)

@@ -22,6 +22,7 @@ from shoal.runtime.context import PartStored
 from shoal.runtime.events import BudgetGiven, Event, RunEnded, Status
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
     from shoal.blueprints import Blueprint
@@ -283,6 +284,10 @@ class Run(Generic[OutputT_co]):
             ConfigInvalid: What is given as a part is none.
         """
         await self._swarm.send(self.run_id, text, region=region, parts=parts)
+
+    async def wake_at(self, at: float | datetime, text: str = "It is time.", *, region: str | None = None) -> None:
+        """Give it a message at a time; see `Swarm.wake_at`."""
+        await self._swarm.wake_at(self.run_id, at, text, region=region)
 
     def questions(self) -> Sequence[Question]:
         """Return what it and the runs below it ask a person."""

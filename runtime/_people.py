@@ -20,7 +20,14 @@ from shoal.runtime._scripting import draft_of, vetted
 from shoal.runtime._state import TALK, RunState, Turn
 from shoal.runtime._walk import folded
 from shoal.runtime.context import CONVERSATION, NOTHING_SAID, Draft, Said, estimate
-from shoal.runtime.events import GrantGiven, QuestionAnswered, QuestionAsked, ToolCallCompleted
+from shoal.runtime.events import (
+    GrantGiven,
+    MessageReceived,
+    QuestionAnswered,
+    QuestionAsked,
+    TimerFired,
+    ToolCallCompleted,
+)
 from shoal.runtime.journal import RunRow
 from shoal.runtime.tools import QUESTIONS, Tool, ToolResult, Verdict
 
@@ -306,9 +313,23 @@ def accepted(question: Question, text: str) -> str:
     )
 
 
+def mail(live: Live, text: str, sender: str, region: str | None, parts: tuple[int, ...] = ()) -> None:
+    """Give a run a message: the next word of a stage that talks, or mail for its next request."""
+    talking = open_talk(live.state)
+    if talking is not None and region is None:
+        live.emit(QuestionAnswered(talking, Text.of(text), parts=parts))
+    else:
+        live.emit(MessageReceived(Text.of(text), sender, region, parts))
+
+
 def expire(live: Live) -> None:
-    """Close the questions whose time is over."""
+    """Close the questions whose time is over, and fire the timers whose time has come."""
     now = live.host.clock.unix()
+    if live.state.phase == "running":
+        for seq, timer in sorted(live.state.timers.items(), key=lambda each: (each[1].due_at, each[0])):
+            if timer.due_at <= now:
+                live.emit(TimerFired(seq))
+                mail(live, str(timer.text), "timer", timer.region)
     for seq, asked in tuple(live.state.questions.items()):
         if asked.expires_at is not None and asked.expires_at <= now:
             live.emit(QuestionAnswered(seq, None, "timeout"))

@@ -68,8 +68,8 @@ class Home(Protocol):
         """Cancel the children of a run whose record was mended that it knows nothing of."""
         ...
 
-    def arrived(self, live: Live, wake: Callable[[], None], *, stays: bool) -> None:
-        """Take note of a life of a run; *wake* lets it take its next steps, and one that *stays* never sleeps."""
+    def arrived(self, live: Live, wake: Callable[[], None], *, stop: Callable[[], Awaitable[None]] | None) -> None:
+        """Take note of a life of a run; *wake* lets it go on, *stop* ends it where it is another supervisor's child."""
         ...
 
     def left(self, live: Live, crash: str | None) -> None:
@@ -135,7 +135,7 @@ class RunActor(Actor):
             # Another try would fail as this one did, without end.
             self._home.broke(run_id, error)
             raise Ignore from error
-        self._home.arrived(self.live, self._wake, stays=self._stays)
+        self._home.arrived(self.live, self._wake, stop=self.me.stop if self._stays else None)
         self._wake()
 
     async def _load(self, run_id: str) -> None:
@@ -173,6 +173,13 @@ class RunActor(Actor):
                 last = crashes[-1].rpartition("\n")[2]
                 why = f"it crashed {MOST_CRASHES} times without getting on, with {last}"
                 end(live, "error", "\n\n".join((why, *crashes)))
+            elif state.phase != "ended" and _too_often(state):
+                rule = state.made_by.restarts
+                assert rule is not None  # see `_too_often`
+                last = crash.strip()
+                line = last.rpartition("\n")[2]
+                why = f"it crashed more than {rule.most} times within {rule.within_s:g} s, last with {line}"
+                end(live, "error", f"{why}\n\n{last}")
         elif self._resumed_by is not None and state.phase == "running":
             live.emit(RunResumed(self._resumed_by))
         if state.phase == "ended":
@@ -201,7 +208,7 @@ class RunActor(Actor):
                 self._mended = False
                 await self._home.cancel_strays(live.state)
             while True:
-                if live.state.questions:
+                if live.state.questions or live.state.timers:
                     expire(live)
                 action = decide(live.state, self._host.limits)
                 if not isinstance(action, Wait) and await perform(live, action):
@@ -229,6 +236,12 @@ class RunActor(Actor):
         self.live.gone = True
         self._host.drop_jobs(self.live.run_id)
         self._home.left(self.live, None if reason.clean else reason.traceback())
+
+
+def _too_often(state: RunState) -> bool:
+    """Say whether a run has crashed more often than whoever spawned it allows."""
+    rule = state.made_by.restarts
+    return rule is not None and sum(at > state.last_at - rule.within_s for at in state.crashes) > rule.most
 
 
 def _is_late(error: Exception) -> bool:

@@ -27,7 +27,7 @@ from shoal.runtime._tooling import tool_context
 from shoal.runtime._transforms import Carried
 from shoal.runtime._unbuilt import refuse_unbuilt
 from shoal.runtime.context import Draft, SeedResolved, estimate, resolve, said_by
-from shoal.runtime.events import BudgetGiven, Event, RunSpawned, ToolSource
+from shoal.runtime.events import BudgetGiven, Event, RestartRule, RunSpawned, ToolSource
 from shoal.runtime.journal import Journal
 from shoal.runtime.scripts import Script
 
@@ -62,6 +62,7 @@ class Birth:
         carried: What regions hold of its parent's when it begins.
         budgets: The runs above it whose budgets it is under.
         budget: Limits in place of its blueprint's; `None` for none.
+        restarts: How often it may crash, beside the rule for all runs; `None` for no such limit.
     """
 
     run_id: str
@@ -88,6 +89,7 @@ class Birth:
     carried: tuple[Carried, ...] = ()
     budgets: tuple[str, ...] = ()
     budget: BudgetGiven | None = None
+    restarts: RestartRule | None = None
 
 
 @final
@@ -184,6 +186,7 @@ async def conceive(host: Host, birth: Birth) -> Born:
         output_schema=birth.output_schema,
         budgets=(birth.run_id, *birth.budgets) if _limited(birth) else birth.budgets,
         budget=birth.budget,
+        restarts=birth.restarts,
     )
     entry = birth.stage or program.blueprint.entry
     scripts = dict(await own_scripts(program.blueprint, host.sandbox, host.threads))

@@ -80,6 +80,8 @@ from shoal.runtime.events import (
     RunTitled,
     StageEntered,
     StageLeft,
+    TimerFired,
+    TimerSet,
     TokensMeasured,
     ToolCallCompleted,
     ToolCallStarted,
@@ -109,6 +111,7 @@ class Turn:
         "answered",
         "answers",
         "asked",
+        "brought",
         "calls",
         "reply",
         "results",
@@ -129,6 +132,8 @@ class Turn:
         """Seq of each result, by call."""
         self.answered: set[int] = set()
         """Calls whose result stands in the conversation."""
+        self.brought: set[int] = set()
+        """Sources of what was written since."""
         self.asked: dict[int, int] = {}
         """Seq of the question that a call waits for, by call."""
         self.answers: dict[int, QuestionAnswered] = {}
@@ -315,6 +320,8 @@ class RunState:
         self.jobs: dict[int, Job] = {}
         self.questions: dict[int, QuestionAsked] = {}
         """Questions that wait for a person, by seq."""
+        self.timers: dict[int, TimerSet] = {}
+        """Timers that have not fired, by seq."""
         self.grants: dict[str, set[str]] = {}
         """What was granted: keys by stage; those of the whole run under the empty name."""
         self.output: Text | None = None
@@ -349,6 +356,8 @@ class RunState:
         """Why a hook stopped the run; `None` where none did."""
         self.hooks_at_end: dict[str, HookRan] = {}
         """What the hooks of the run's end decided, by hook: each is asked once."""
+        self.crashes: list[float] = []
+        """When its actor crashed, in unix seconds."""
         self._recent: dict[int, Payload] = {}
         """Events whose text an entry may still refer to."""
 
@@ -394,6 +403,8 @@ class RunState:
     def next_due(self) -> float | None:
         """When the next thing that the run waits for falls due, in unix seconds; `None` for nothing."""
         due = [asked.expires_at for asked in self.questions.values() if asked.expires_at is not None]
+        if self.phase == "running":
+            due += [timer.due_at for timer in self.timers.values()]
         return min(due, default=None)
 
     def prompt(self) -> Prompt:
@@ -501,6 +512,8 @@ class RunState:
             self.inbox = [(seq, mail) for seq, mail in self.inbox if seq != written.source]
         if self.visit is not None and self.visit.points:
             self._hear(written.source)
+        if self.turn is not None:
+            self.turn.brought.add(written.source)
         if written.kind == "tool_result" and self.turn is not None:
             self.turn.answered.add(next(i for i, call in enumerate(self.turn.calls) if call.call_id == message.call_id))
 
@@ -591,6 +604,11 @@ class RunState:
 
     def on_started(self, event: Event, payload: InferenceStarted) -> None:
         if self.epoch is not None and payload.purpose in ("stage", "routing"):
+            if (
+                payload.purpose == "stage"
+                and self.epoch.prompt(self.view).digest_on(payload.model) != payload.prompt_digest
+            ):
+                self.epoch.differs()
             self.epoch.sent(self.view)
         if payload.purpose in ("stage", "routing"):
             self.renders = dict(payload.renders)
@@ -732,6 +750,12 @@ class RunState:
             self.turn.asked[payload.index] = event.seq
             self.turn.answers.pop(payload.index, None)
 
+    def on_timer(self, event: Event, payload: TimerSet) -> None:
+        self.timers[event.seq] = payload
+
+    def on_fire(self, event: Event, payload: TimerFired) -> None:
+        self.timers.pop(payload.timer, None)
+
     def on_answer(self, event: Event, payload: QuestionAnswered) -> None:
         asked = self.questions.pop(payload.question)
         self._recent[event.seq] = payload
@@ -819,10 +843,12 @@ class RunState:
 
     def on_restart(self, event: Event, payload: RunRestarted) -> None:
         self.restarts.append((event.seq, payload.error))
+        self.crashes.append(event.at)
 
     def on_end(self, event: Event, payload: RunEnded) -> None:
         self.phase, self.ended = "ended", payload
         self.questions.clear()
+        self.timers.clear()
 
     def on_part(self, event: Event, payload: PartStored) -> None:
         self.shelf.keep(event.seq, payload)
@@ -854,6 +880,7 @@ class RunState:
             "turn": None if turn is None else {name: getattr(turn, name) for name in Turn.__slots__},
             "routing": self.routing,
             "failure": (self.failure, self.left_error),
+            "timers": {seq: (timer.due_at, str(timer.text), timer.region) for seq, timer in self.timers.items()},
             "inbox": list(self.inbox),
             "children": dict(self.children),
             "jobs": dict(self.jobs),
@@ -915,6 +942,8 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     ToolCallCompleted: RunState.on_call_completed,
     MessageReceived: RunState.on_receive,
     QuestionAsked: RunState.on_ask,
+    TimerSet: RunState.on_timer,
+    TimerFired: RunState.on_fire,
     QuestionAnswered: RunState.on_answer,
     GrantGiven: RunState.on_grant,
     LaneStarted: RunState.on_job_started,

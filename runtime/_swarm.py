@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -22,12 +23,12 @@ import anyio.to_thread
 
 from shoal.actors import ChildSpec, DynamicSupervisor, Supervisor, Worker, running
 from shoal.blueprints import Blueprint
-from shoal.errors import PartMissing, RestartsExhausted, RunIsPaused, RunNotFound, SpawnRefused
+from shoal.errors import ConfigInvalid, PartMissing, RestartsExhausted, RunIsPaused, RunNotFound, SpawnRefused
 from shoal.errors import RunEnded as RunIsOver
 from shoal.providers import Provider, RetryPolicy, TextDelta
 from shoal.runtime._attachment import Attachable, SeedValue, attachments, prepared
 from shoal.runtime._clock import Clock
-from shoal.runtime._control import Answer, Cancel, Command, Pause, Resume, Send, serve_commands, steer
+from shoal.runtime._control import Answer, Cancel, Command, Pause, Resume, Send, SetTimer, serve_commands, steer
 from shoal.runtime._hall import Hall
 from shoal.runtime._handle import Outcome, Run
 from shoal.runtime._host import ChildRequest
@@ -486,12 +487,15 @@ class Swarm:
         events = (event for row in self.journal.runs(root=root) for event in self.journal.read(row.run_id))
         return ledger_of(events)
 
-    async def resume_tree(self, run_id: str, *, tools: Sequence[GivenTool] = ()) -> Run:
+    async def resume_tree(
+        self, run_id: str, *, tools: Sequence[GivenTool] = (), budget: BudgetGiven | None = None
+    ) -> Run:
         """Take up a run of the journal that was interrupted or is paused, with everything of its tree that is not over.
 
         Args:
             run_id: The run; the whole tree it belongs to is taken up.
             tools: The functions that it was given as tools.
+            budget: Limits of the run in place of those that it has, where it is paused; `None` leaves them.
 
         Raises:
             RunNotFound: The journal holds no such run.
@@ -520,12 +524,13 @@ class Swarm:
         for each in reversed(asleep):
             await hall.take_up(each.run_id, programs[each.run_id], "restart")
         ended = {each.run_id for each in self.journal.runs(root=row.root) if each.ended}
-        for each in open_rows:
+        # The run itself first: its limits change as it goes on.
+        for each in sorted(open_rows, key=lambda each: each.run_id != row.run_id):
             if each.parent in ended and not each.detached:  # the process died before it was told
                 with suppress(RunIsOver):
                     await self.cancel(each.run_id, "its parent ended")
             elif each.status == "paused":
-                await self.resume(each.run_id)
+                await self.resume(each.run_id, budget=budget if each.run_id == row.run_id else None)
         return Run(self, row.run_id, row.name)
 
     async def fork(self, run_id: str, *, at: int | None = None, tools: Sequence[GivenTool] = ()) -> Run:
@@ -602,6 +607,24 @@ class Swarm:
         digest = shelf.stored[seq].digest
         return await anyio.to_thread.run_sync(self.journal.part, digest, limiter=self.hall.threads)
 
+    async def wake_at(
+        self, run_id: str, at: float | datetime, text: str = "It is time.", *, region: str | None = None
+    ) -> None:
+        """Give a run a message at a time, however often its process dies until then; returns once that is durable.
+
+        Args:
+            run_id: The run.
+            at: When: unix seconds, or a `datetime` with a time zone. A time that has passed is now.
+            text: The message.
+            region: The region that takes it; `None` for the conversation.
+
+        Raises:
+            ConfigInvalid: The `datetime` has no time zone.
+            RunEnded: It is over.
+            RunNotFound: There is no such run.
+        """
+        await self._steer(run_id, SetTimer(_unix(at), text, region))
+
     async def pause(self, run_id: str, reason: str = "paused by its user") -> None:
         """Let a run and everything below it finish what they are in the middle of, and wait."""
         await self._steer(run_id, Pause(reason))
@@ -673,6 +696,14 @@ class Swarm:
     def events(self, run_id: str, *, after: int = 0) -> Any:
         """Return the events of a run behind seq *after*, oldest first, and new ones as they become durable."""
         return self.journal.tail(run_id, after=after)
+
+
+def _unix(at: float | datetime) -> float:
+    if not isinstance(at, datetime):
+        return float(at)
+    if at.tzinfo is None:
+        raise ConfigInvalid(f"{at!r} has no time zone; give it one, such as `datetime.now(UTC)` has")
+    return at.timestamp()
 
 
 def _absolute(path: str | Path) -> Path:

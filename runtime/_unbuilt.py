@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from shoal.blueprints import (
     Blueprint,
-    ChildSupervision,
     Stage,
 )
 from shoal.errors import NotBuiltYet
@@ -45,7 +44,6 @@ def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
 
 def _stage(path: str, stage: Stage) -> Iterator[str]:
     used = {
-        "supervision": stage.supervision != ChildSupervision(),
         "batch_tool_hint": bool(stage.batch_tool_hint),
         "shell_hint": bool(stage.shell_hint),
     }

@@ -57,6 +57,14 @@ class BudgetGiven(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 @final
+class RestartRule(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """How often the actor of a run may crash: more than *most* times within *within_s* seconds end the run."""
+
+    most: int
+    within_s: float
+
+
+@final
 class RunSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A run began.
 
@@ -85,6 +93,7 @@ class RunSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
         output_schema: JSON schema of its answer, as JSON source; `None` for what its blueprint says.
         budgets: The runs whose budgets it is under: itself, its parent, and so on up.
         budget: Limits in place of its blueprint's; `None` for none.
+        restarts: How often it may crash, beside the rule for all runs; `None` for no such limit.
         scripts: Scripts that are not in its definition, such as those of seeds: path, as the blueprint writes it, and
             the digest under which the journal holds the text.
         forked_from: The run that its first events are copied from, and how many those are; `None` for none.
@@ -116,6 +125,7 @@ class RunSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
     forked_from: tuple[str, int] | None = None
     budgets: tuple[str, ...] = ()
     budget: BudgetGiven | None = None
+    restarts: RestartRule | None = None
 
 
 @final
@@ -253,6 +263,28 @@ class OutputSubmitted(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 # --- stages
+
+
+@final
+class TimerSet(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The run is to be given a message at a time.
+
+    Args:
+        due_at: When, in unix seconds.
+        text: The message.
+        region: The region that takes it; `None` for the conversation.
+    """
+
+    due_at: float
+    text: Text
+    region: str | None = None
+
+
+@final
+class TimerFired(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The time of a timer has come. *timer* is the seq of its `TimerSet`; its message is the event behind this one."""
+
+    timer: int
 
 
 @final
@@ -729,6 +761,8 @@ Payload: TypeAlias = (
     | ChildSpawned
     | ChildEnded
     | OutputSubmitted
+    | TimerSet
+    | TimerFired
     | StageEntered
     | StageLeft
     | TransitionChosen
@@ -780,6 +814,8 @@ NUMBERS: Mapping[type[Payload], int] = {
     ChildSpawned: 10,
     ChildEnded: 11,
     OutputSubmitted: 12,
+    TimerSet: 13,
+    TimerFired: 14,
     # 13 TimerSet, 14 TimerFired, 15 FactsRecorded, 16 MemoryLoaded
     StageEntered: 20,
     StageLeft: 21,

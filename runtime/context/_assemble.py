@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, final
 
 import msgspec
 
-from shoal.providers import NO_TOOLS, Blob, Block, Intake, Message, Segment, Text, ToolSet, Volatility
+from shoal.providers import NO_TOOLS, Blob, Block, Intake, Message, Request, Segment, Text, ToolSet, Volatility
 from shoal.runtime.context._drawn import drawn
 from shoal.runtime.context._entry import chars_of, estimate_text, size
 from shoal.runtime.context._render import BLANK_LINE, Theme
@@ -71,6 +71,10 @@ class Prompt(msgspec.Struct, frozen=True, eq=False):
     tokens: int
     chars: int
     parts: tuple[Part, ...]
+
+    def digest_on(self, model: str) -> str:
+        """Return what stands for the bytes of a request that shows it to *model*, hex."""
+        return Request(model, self.system, self.messages, self.tail, self.tools).digest.hex()
 
     @property
     def framing_tokens(self) -> int:

@@ -33,6 +33,7 @@ EpochReason: TypeAlias = Literal[
     "pressure",
     "cost",
     "parts",
+    "replay",
 ]
 AmendmentForm: TypeAlias = Literal["system", "turn", "user", "entries"]
 
@@ -288,7 +289,8 @@ class PromptEpoch(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     Args:
         reason: What ended the epoch before: `first` and `model` had none, `layout` hides what it showed, `pressure`
-            and `cost` drop its amendments; the others changed or removed what had been sent.
+            and `cost` drop its amendments; after `replay` the journal no longer adds up to what was sent, since another
+            version rendered it; the others changed or removed what had been sent.
         tokens_rewritten: Estimate of what the request sends anew, from its first byte that differs on.
         thinking_dropped: How many turns lose their thinking: it is bound to what stood in front of it.
         silent_from: The conversation's entries from this id on are those; 0 for all of them.

@@ -1,15 +1,25 @@
-"""A receiver of OTLP over http/protobuf on loopback. It knows nothing of our code, only of the protocol."""
+"""Receivers of OTLP on loopback. They know nothing of our code, only of the protocols."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Self
 
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+import grpc
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
+    TraceServiceServicer,
+    add_TraceServiceServicer_to_server,
+)
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from typing_extensions import override
 
 
 class Receiver:
@@ -82,3 +92,43 @@ class Receiver:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+class GrpcReceiver(TraceServiceServicer):
+    """Takes spans over gRPC."""
+
+    def __init__(self) -> None:
+        self.requests: list[ExportTraceServiceRequest] = []
+        self.metadata: list[dict[str, str]] = []
+        self._server = grpc.server(ThreadPoolExecutor(2))
+        add_TraceServiceServicer_to_server(self, self._server)
+        self._port = self._server.add_insecure_port("127.0.0.1:0")
+
+    @override
+    def Export(self, request: ExportTraceServiceRequest, context: grpc.ServicerContext) -> ExportTraceServiceResponse:
+        self.requests.append(request)
+        self.metadata.append({pair.key: str(pair.value) for pair in context.invocation_metadata()})
+        return ExportTraceServiceResponse()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def spans(self) -> Sequence[Span]:
+        return [
+            span
+            for request in self.requests
+            for resource in request.resource_spans
+            for scope in resource.scope_spans
+            for span in scope.spans
+        ]
+
+    def __enter__(self) -> Self:
+        self._server.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.stop(grace=0).wait()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+from collections.abc import Iterator
 
 import anyio
 import pytest
-from receiver import Receiver
+from receiver import GrpcReceiver, Receiver
 from spankit import LISTS, Story, blueprint, parsed
 
 from shoal.blueprints import Nudge, Stage
@@ -139,3 +140,47 @@ async def test_a_receiver_that_comes_back_gets_what_comes_then(receiver: Receive
     counted = telemetry.statistics()
     assert (counted.failed, counted.exported) == (lost, counted.spans - lost)
     assert len(receiver.spans) == counted.exported > 0
+
+
+# --- over gRPC
+
+
+@pytest.fixture
+def grpc_receiver() -> Iterator[GrpcReceiver]:
+    with GrpcReceiver() as receiver:
+        yield receiver
+
+
+async def test_a_live_run_arrives_over_grpc_too(grpc_receiver: GrpcReceiver):
+    telemetry = otlp(grpc_receiver.url, {"x-tenant": "news"}, protocol="grpc")
+    journal, run_id = await a_run(telemetry)
+    await telemetry.aclose()
+    sent = {(span.span_id.hex(), span.name) for span in grpc_receiver.spans}
+    assert sent == {(span.span_id, span.name) for span in trace_of(journal, run_id)}
+    assert grpc_receiver.metadata[0]["x-tenant"] == "news"
+
+
+async def test_a_variable_may_ask_for_grpc(grpc_receiver: GrpcReceiver, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", grpc_receiver.url)
+    telemetry = otlp()
+    journal, run_id = await a_run(telemetry)
+    await telemetry.aclose()
+    assert len(grpc_receiver.spans) == len(list(trace_of(journal, run_id)))
+
+
+async def test_a_burst_over_grpc_arrives_whole(grpc_receiver: GrpcReceiver):
+    telemetry = otlp(grpc_receiver.url, protocol="grpc")
+    for number in range(100):
+        story = Story(f"run-{number}")
+        story.spawn(root=f"run-{number}")
+        story.enter()
+        for _ in range(97):
+            story.answer(story.ask())
+        story.leave()
+        story.end()
+        for event in story.events:
+            telemetry(event)
+    await telemetry.aclose()
+    assert len({span.span_id for span in grpc_receiver.spans}) == 10_000
+    assert telemetry.statistics().dropped == 0

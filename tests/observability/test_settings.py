@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from spankit import Story
 
 from shoal.errors import ConfigInvalid
-from shoal.observability import exporting, otlp
+from shoal.observability import exporting, metrics_otlp, otlp
 from shoal.observability._factories import captures_content, resource_of, traces_url
 
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -60,9 +62,21 @@ def test_an_argument_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize("name", ["OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"])
 def test_another_protocol_is_refused_by_name(name: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv(name, "grpc")
-    with pytest.raises(ConfigInvalid, match=f"`{name}` is 'grpc'"):
+    monkeypatch.setenv(name, "http/json")
+    with pytest.raises(ConfigInvalid, match=f"`{name}` is 'http/json'; set it to `http/protobuf` or `grpc`"):
         otlp()
+
+
+def test_metrics_over_grpc_are_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    with pytest.raises(ConfigInvalid, match="metrics are sent over `http/protobuf` only"):
+        metrics_otlp()
+
+
+def test_grpc_without_its_packages_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.grpc.trace_exporter", None)
+    with pytest.raises(ConfigInvalid, match=r"install `shoal\[grpc\]`"):
+        otlp(protocol="grpc")
 
 
 def test_the_protocol_that_is_spoken_may_be_named(monkeypatch: pytest.MonkeyPatch):

@@ -11,7 +11,7 @@ import anyio
 import pytest
 from runkit import TALK, TASK, blueprint, bodies, events_of, kinds, messages, payloads, stage, swarm_of
 
-from shoal.blueprints import Blueprint, CallerSeed, Nudge, Region, dumps
+from shoal.blueprints import Blueprint, CallerSeed, ChildSupervision, Nudge, Region, dumps
 from shoal.errors import RunEnded, RunNotFound
 from shoal.providers import Request, Text, ToolCall
 from shoal.runtime import Limits, SqliteJournal
@@ -477,3 +477,57 @@ async def test_a_child_whose_parent_ended_while_nobody_looked_is_ended_when_it_i
         again = await swarm.resume_tree(child.run_id)
         assert (await again.result()).reason == "its parent ended"
     journal.close()
+
+
+# --- how often children may crash
+
+
+class Crashes:
+    """A child whose first replies are bugs, and a parent that waits for it."""
+
+    def __init__(self, path: str, crashes: int) -> None:
+        self.parent = [does("spawn_agent", blueprint=path, task="x", wait=True), "done"]
+        self.left = crashes
+        self.stages = 0
+
+    def __call__(self, request: Request) -> Any:
+        if request.purpose == "titling":
+            return "A title"
+        if any(spec.name == "spawn_agent" for spec in request.tools.specs):
+            return self.parent.pop(0)
+        if self.left:
+            self.left -= 1
+            raise ValueError("a bug")
+        return "seven"
+
+
+@pytest.mark.parametrize(
+    ("supervision", "crashes", "status"),
+    [
+        (ChildSupervision(), 1, "complete"),
+        (ChildSupervision(), 2, "error"),
+        (ChildSupervision(restart="temporary"), 1, "error"),
+        (ChildSupervision(max_restarts=0), 1, "error"),
+        (ChildSupervision(max_restarts=1), 1, "complete"),
+        (ChildSupervision(restart="transient", max_restarts=5, within_s=60.0), 1, "complete"),
+    ],
+)
+async def test_children_may_crash_as_often_as_their_stage_says(
+    tmp_path: Path, work: Path, supervision: ChildSupervision, crashes: int, status: str
+):
+    made = blueprint(stage(available_tools=AGENTS, nudge=QUIET, supervision=supervision))
+    provider = ScriptedProvider(script=Crashes(child_files(tmp_path), crashes))
+    async with swarm_of(provider) as swarm:
+        run = await swarm.spawn(made, task="x", workdir=work)
+        assert (await run.result()).output == "done"
+        (child,) = [row.status for row in swarm.journal.runs() if row.parent]
+    assert child == status
+
+
+async def test_a_child_that_crashed_too_often_says_how_often_and_with_what(tmp_path: Path, work: Path):
+    made = blueprint(stage(available_tools=AGENTS, nudge=QUIET, supervision=ChildSupervision(max_restarts=0)))
+    provider = ScriptedProvider(script=Crashes(child_files(tmp_path), 1))
+    async with swarm_of(provider) as swarm:
+        await (await swarm.spawn(made, task="x", workdir=work)).result()
+    (result,) = results(provider)
+    assert result == "[child error] it crashed more than 0 times within 5 s, last with ValueError: a bug"

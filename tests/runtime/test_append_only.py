@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from runkit import (
     TALK,
     TASK,
@@ -24,6 +25,8 @@ from runkit import (
 from shoal.blueprints import ModelChoice, ModelSettings, Nudge, Region
 from shoal.errors import ProviderSetup
 from shoal.providers import ModelProfile, ProviderState, Request
+from shoal.runtime import Event, RunState, fold
+from shoal.runtime.events import InferenceStarted
 from shoal.testing import Say, ScriptedProvider, call
 
 pytestmark = pytest.mark.anyio
@@ -167,3 +170,26 @@ async def test_what_a_script_had_shown_is_sent_again_by_a_run_that_is_loaded(tmp
     last = fingerprints(stage_requests(provider)[-1])
     assert last == [prompt.tools.digest, *[b.digest for b in prompt.system], b"|", *messages[:-1]]
     assert "## brain (now)\n0; 1" in [text for _, text in said(stage_requests(provider)[-1])]
+
+
+async def test_a_journal_that_another_version_rendered_begins_a_new_epoch():
+    provider = thinking(thought("I note.", note("first")), "done")
+    async with swarm_of(provider) as swarm:
+        run = await swarm.spawn(blueprint(stage()), task="the task")
+        await run.result()
+        events = events_of(swarm, run)
+        program = folded(swarm, run).program
+    assert broken(fold(run.run_id, program, events)) is None
+    assert broken(fold(run.run_id, program, [otherwise(event) for event in events])) == "replay"
+
+
+def broken(state: RunState) -> str | None:
+    assert state.epoch is not None
+    return state.epoch.broken
+
+
+def otherwise(event: Event) -> Event:
+    """Return *event* as if its request had been other bytes."""
+    if not isinstance(event.payload, InferenceStarted):
+        return event
+    return replace(event, payload=replace(event.payload, prompt_digest="00"))

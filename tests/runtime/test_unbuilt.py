@@ -10,7 +10,6 @@ import pytest
 from shoal.blueprints import (
     Blueprint,
     BlueprintTransform,
-    ChildSupervision,
     Stage,
     TransformMapping,
 )
@@ -50,7 +49,6 @@ def test_a_key_of_the_blueprint_is_named(key: str, fields: dict[str, Any]):
 
 
 STAGE: list[tuple[str, dict[str, Any]]] = [
-    ("supervision", {"supervision": ChildSupervision(restart="temporary")}),
     ("batch_tool_hint", {"batch_tool_hint": True}),
     ("shell_hint", {"shell_hint": True}),
 ]

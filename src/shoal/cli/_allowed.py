@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Annotated, TypeAlias
 
 from cyclopts import Parameter
@@ -12,7 +13,7 @@ from cyclopts import Parameter
 from shoal._granted import permissions_from
 from shoal.blueprints import Blueprint, stage_tools, tool_name
 from shoal.errors import ConfigInvalid
-from shoal.runtime import BUILT_IN, Permissions
+from shoal.runtime import BUILT_IN, BudgetGiven, Permissions
 
 AllowOption: TypeAlias = Annotated[
     tuple[str, ...], Parameter(name="--allow", negative="", help="A tool that may be called without asking.")
@@ -56,3 +57,28 @@ def permissions_of(
         grants=dataclasses.replace(said.grants, allow_seed_commands=seeding),
         launch_rest="allow" if yes else None,
     )
+
+
+CostOption: TypeAlias = Annotated[
+    Decimal | None, Parameter(name="--max-cost-usd", help="USD that the run and all below it may cost.")
+]
+TokensOption: TypeAlias = Annotated[
+    int | None, Parameter(name="--max-tokens", help="Tokens that the run and all below it may use.")
+]
+WallOption: TypeAlias = Annotated[
+    float | None, Parameter(name="--max-wall-s", help="Seconds that the run may be running, pauses excluded.")
+]
+
+
+def budget_of(max_cost_usd: Decimal | None, max_tokens: int | None, max_wall_s: float | None) -> BudgetGiven | None:
+    """Return the limits that a command line gives; `None` where it gives none.
+
+    Raises:
+        ConfigInvalid: One of them is not above 0.
+    """
+    given = {"--max-cost-usd": max_cost_usd, "--max-tokens": max_tokens, "--max-wall-s": max_wall_s}
+    for name, value in given.items():
+        if value is not None and not value > 0:
+            raise ConfigInvalid(f"`{name} {value}` lets nothing through; give a number above 0")
+    limits = BudgetGiven(max_cost_usd, max_tokens, max_wall_s)
+    return None if limits == BudgetGiven() else limits

@@ -8,14 +8,24 @@ import anyio
 
 import shoal
 from shoal._environment import providers_from
-from shoal.cli._allowed import AllowOption, AttendedOption, NoSeedCommandsOption, YesOption, permissions_of
+from shoal.cli._allowed import (
+    AllowOption,
+    AttendedOption,
+    CostOption,
+    NoSeedCommandsOption,
+    TokensOption,
+    WallOption,
+    YesOption,
+    budget_of,
+    permissions_of,
+)
 from shoal.cli._hosted import Hosting, host, person_at
 from shoal.cli._places import JournalOption, JsonOption, RunArgument, program_of, run_reader
 from shoal.cli._progress import Progress
 from shoal.cli._steer import steer, tell
 from shoal.cli._summary import conclude
 from shoal.errors import RunOwned
-from shoal.runtime import Run
+from shoal.runtime import BudgetGiven, Run
 
 
 def command(
@@ -26,10 +36,14 @@ def command(
     yes: YesOption = False,
     no_seed_commands: NoSeedCommandsOption = False,
     attended: AttendedOption = None,
+    max_cost_usd: CostOption = None,
+    max_tokens: TokensOption = None,
+    max_wall_s: WallOption = None,
     journal: JournalOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Go on with a run that was interrupted or is paused, and with the tree it belongs to."""
+    budget = budget_of(max_cost_usd, max_tokens, max_wall_s)
     with run_reader(run, journal) as (reader, row):
         path, root = reader.path, row.root
         permissions = permissions_of(
@@ -39,22 +53,23 @@ def command(
     if owner is not None:
         if row.status != "paused":
             raise RunOwned(f"run {row.run_id} is hosted by {owner} and goes on there already", run_id=row.run_id)
-        return _let_go_on(row.run_id, path, as_json=as_json)
+        return _let_go_on(row.run_id, path, budget, as_json=as_json)
 
     async def begin(swarm: shoal.Swarm, progress: Progress) -> Run:
         for each in swarm.journal.runs(root=root):
             progress.replay(swarm.journal.read(each.run_id))
-        return await swarm.resume_tree(root)
+        await swarm.resume_tree(row.run_id, budget=budget)
+        return swarm.get(root)
 
     person = person_at(attended=attended, as_json=as_json)
     hosting = Hosting(path, providers_from(), permissions, as_json=as_json, person=person)
     return conclude(hosting, anyio.run(host, hosting, begin))
 
 
-def _let_go_on(run_id: str, path: Path, *, as_json: bool) -> int:
+def _let_go_on(run_id: str, path: Path, budget: BudgetGiven | None, *, as_json: bool) -> int:
     """Tell the process that hosts a paused run to let it go on."""
 
     async def resume(live: Run) -> None:
-        await live.resume()
+        await live.resume(budget=budget)
 
     return tell(*steer(run_id, path, resume), "goes on", as_json=as_json)

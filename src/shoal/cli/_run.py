@@ -12,7 +12,17 @@ from cyclopts import Parameter
 import shoal
 from shoal._environment import providers_from
 from shoal.blueprints import Blueprint, CallerSeed, load, resolve
-from shoal.cli._allowed import AllowOption, AttendedOption, NoSeedCommandsOption, YesOption, permissions_of
+from shoal.cli._allowed import (
+    AllowOption,
+    AttendedOption,
+    CostOption,
+    NoSeedCommandsOption,
+    TokensOption,
+    WallOption,
+    YesOption,
+    budget_of,
+    permissions_of,
+)
 from shoal.cli._hosted import Hosting, host, person_at
 from shoal.cli._places import JournalOption, JsonOption, journal_file, output_folder
 from shoal.cli._print import complain
@@ -39,6 +49,9 @@ def command(
     yes: YesOption = False,
     no_seed_commands: NoSeedCommandsOption = False,
     attended: AttendedOption = None,
+    max_cost_usd: CostOption = None,
+    max_tokens: TokensOption = None,
+    max_wall_s: WallOption = None,
     journal: JournalOption = None,
     as_json: JsonOption = False,
     **regions: Annotated[str, Parameter(help="TEXT or @FILE, for the region of that name.")],
@@ -48,9 +61,10 @@ def command(
     given = seeds_of(made, seed, regions)
     _warn_of_nothing(workdir)
     person = person_at(attended=attended, as_json=as_json)
+    budget = budget_of(max_cost_usd, max_tokens, max_wall_s)
     permissions = permissions_of(made, allow, yes=yes, no_seed_commands=no_seed_commands)
     hosting = Hosting(journal_file(journal), providers_from(), permissions, as_json=as_json, person=person)
-    _refuse_strangers(model, hosting.providers)
+    refuse_strangers(model, hosting.providers)
 
     async def begin(swarm: shoal.Swarm, _progress: Progress) -> Run:
         return await swarm.spawn(
@@ -61,12 +75,13 @@ def command(
             model=model,
             unattended=person == "nobody",
             output_dir=output_folder(),
+            budget=budget,
         )
 
     return conclude(hosting, anyio.run(host, hosting, begin))
 
 
-def _refuse_strangers(model: str | None, providers: Sequence[Provider]) -> None:
+def refuse_strangers(model: str | None, providers: Sequence[Provider]) -> None:
     """Refuse a model of a provider that is not here: nobody stands in for what a user asked for by name.
 
     Raises:

@@ -14,7 +14,7 @@ from shoal.providers import Provider
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from front_shell import BLUEPRINT, CLERK, Said, Serve, Shell
+from front_shell import BLUEPRINT, CLERK, POINT, Said, Serve, Shell, newest, written
 from front_terminal import Terminal
 
 
@@ -76,6 +76,13 @@ def clerk(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "blueprint.toml").write_text(CLERK)
     return folder
+
+
+@pytest.fixture
+def editor(shell: Shell, tmp_path: Path) -> str:
+    """A run that nobody hosts and that waits for an answer."""
+    shell("run", written(tmp_path, "editor", POINT))
+    return str(newest(shell)["run_id"])
 
 
 @pytest.fixture

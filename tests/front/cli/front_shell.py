@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from shoal.providers import Provider
@@ -69,6 +70,39 @@ args = { path = "note.md", content = "Written." }
 call = "submit_output"
 args = { content = "{result(1)}" }
 """
+
+POINT = """
+[agent]
+name = "editor"
+
+[context.regions]
+stage_instructions = { kind = "pinned", max_tokens = 500 }
+side = { kind = "pinned", max_tokens = 500 }
+
+[stages.write]
+mode = "interactive_points"
+system_prompt = "Write."
+
+[[stages.write.interaction_points]]
+name = "look"
+prompt = "Is it good?"
+style = "multiple_choice"
+options = ["print it", "edit it", "drop it", "again"]
+directives = { again = "Write it once more." }
+abort_options = ["drop it"]
+edit_options = ["edit it"]
+unattended = "ask"
+
+[[stages.write.offline.policy]]
+say = "A first draft."
+"""
+
+
+def written(tmp_path: Path, name: str, source: str) -> Path:
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "blueprint.toml").write_text(source)
+    return folder
 
 
 def newest(shell: Shell, *more: str) -> dict[str, Any]:

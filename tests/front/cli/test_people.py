@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 from front_processes import SLOW, hosted, wait_for
-from front_shell import Serve, Shell, newest
+from front_shell import POINT, Serve, Shell, newest, written
 from front_terminal import Terminal
 
 import shoal
@@ -23,29 +23,6 @@ from shoal.testing import Say, ScriptedProvider
 
 pytestmark = pytest.mark.wall_limit(60)
 
-POINT = """
-[agent]
-name = "editor"
-
-[context.regions]
-stage_instructions = { kind = "pinned", max_tokens = 500 }
-
-[stages.write]
-mode = "interactive_points"
-system_prompt = "Write."
-
-[[stages.write.interaction_points]]
-name = "look"
-prompt = "Is it good?"
-style = "multiple_choice"
-options = ["print it", "edit it", "drop it"]
-abort_options = ["drop it"]
-edit_options = ["edit it"]
-unattended = "ask"
-
-[[stages.write.offline.policy]]
-say = "A first draft."
-"""
 TALK = """
 [agent]
 name = "talker"
@@ -54,13 +31,6 @@ name = "talker"
 mode = "interactive"
 system_prompt = "Talk."
 """
-
-
-def written(tmp_path: Path, name: str, source: str) -> Path:
-    folder = tmp_path / name
-    folder.mkdir()
-    (folder / "blueprint.toml").write_text(source)
-    return folder
 
 
 def asks(tool: str, args: str) -> str:
@@ -177,11 +147,11 @@ def test_an_editor_is_stopped_where_the_question_is_answered_elsewhere(
 
 def test_a_point_is_asked_at_the_terminal_until_it_lets_the_stage_go(terminals: list[Terminal], tmp_path: Path):
     terminals.append(shown := Terminal(SLOW, 0, "run", written(tmp_path, "editor", POINT)))
-    shown.wait_for("3  drop it")
+    shown.wait_for("4  again")
     shown.type("edit it\n")
     shown.wait_for("Edit the text.")
     shown.type("A second draft.\n")
-    shown.wait_for("drop it\r\n> edit it")
+    shown.wait_for("again\r\n> edit it")
     shown.type("print it\n")
     assert shown.end() == 0
 
@@ -312,7 +282,7 @@ def test_a_point_that_must_be_asked_ends_the_command_and_is_answered_later(shell
     run_id, seq = question["run_id"], question["seq"]
     assert said.status == 3
     assert f"run {run_id} waits for 1 answer" in said.err
-    assert "editor asks: Is it good? (one of `print it`, `edit it`, `drop it`)" in said.err
+    assert "editor asks: Is it good? (one of `print it`, `edit it`, `drop it`, `again`)" in said.err
     assert f"answer with `shoal answer {run_id} TEXT --question {seq}`" in said.err
     assert shell("resume", run_id).status == 3
     answered = shell("answer", run_id, "1")
@@ -358,17 +328,10 @@ def test_calls_of_a_turn_that_asks_come_to_their_end_before_the_command_does(
 # --- answering
 
 
-@pytest.fixture
-def editor(shell: Shell, tmp_path: Path) -> str:
-    """A run that nobody hosts and that waits for an answer."""
-    shell("run", written(tmp_path, "editor", POINT))
-    return str(newest(shell)["run_id"])
-
-
 def test_what_is_asked_is_listed_with_the_command_that_answers_it(shell: Shell, editor: str):
     said = shell("answer", editor)
     assert said.status == 0
-    assert "(look, stage write):\nIs it good?\none of `print it`, `edit it`, `drop it`\n" in said.out
+    assert "(look, stage write):\nIs it good?\none of `print it`, `edit it`, `drop it`, `again`\n" in said.out
     assert f"answer with `shoal answer {editor} TEXT --question" in said.out
     assert shell("answer").out == said.out
 
@@ -381,7 +344,7 @@ def test_a_question_is_a_json_object(shell: Shell, editor: str):
         "look",
         "write",
     )
-    assert question["options"] == ["print it", "edit it", "drop it"]
+    assert question["options"] == ["print it", "edit it", "drop it", "again"]
 
 
 def test_a_document_is_listed_with_its_question(shell: Shell, tmp_path: Path):
@@ -410,7 +373,10 @@ def test_an_answer_says_in_json_where_its_run_stands(shell: Shell, editor: str):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (("perhaps",), "does not take the answer 'perhaps'; answer with one of `print it`, `edit it`, `drop it`"),
+        (
+            ("perhaps",),
+            "does not take the answer 'perhaps'; answer with one of `print it`, `edit it`, `drop it`, `again`",
+        ),
         (("print it", "--question", "99"), "does not ask a question 99; see `shoal answer"),
         (("@nothing.txt",), "'nothing.txt' cannot be read"),
     ],

@@ -22,15 +22,6 @@ def waits(shell: Shell, clerk: Path) -> Iterator[tuple[subprocess.Popen[str], st
         process.kill()
 
 
-@pytest.fixture
-def alone(shell: Shell, clerk: Path) -> str:
-    """A run that nobody hosts: the process that did was killed."""
-    with hosted(SLOW, 0, "run", clerk, "--attended") as process:
-        wait_for(process, "clerk asks for an approval")
-        process.kill()
-    return str(newest(shell)["run_id"])
-
-
 def test_a_run_is_paused_and_goes_on_where_it_is_hosted(shell: Shell, waits: tuple[subprocess.Popen[str], str]):
     process, run_id = waits
     assert shell("pause", run_id, "--reason", "lunch").out == f"run {run_id} is paused\n"
@@ -82,27 +73,27 @@ def test_a_message_reaches_a_run_where_it_is_hosted(shell: Shell, waits: tuple[s
     assert "Be brief." in shell("context", run_id).out
 
 
-def test_a_run_that_nobody_hosts_is_paused_until_it_is_resumed(shell: Shell, alone: str):
-    assert shell("pause", alone).status == 0
+def test_a_run_that_nobody_hosts_is_paused_until_it_is_resumed(shell: Shell, editor: str):
+    assert shell("pause", editor).status == 0
     assert newest(shell)["status"] == "paused"
-    assert shell("answer", alone, "once").status == 0
-    assert shell("resume", alone).status == 0
-    assert Path("note.md").exists()
+    assert shell("answer", editor, "print it").status == 0
+    assert newest(shell)["status"] == "paused"
+    assert shell("resume", editor).status == 0
 
 
-def test_a_run_that_nobody_hosts_is_cancelled(shell: Shell, alone: str):
-    assert shell("cancel", alone).out == f"run {alone} is cancelled\n"
-    said = shell("result", alone)
+def test_a_run_that_nobody_hosts_is_cancelled(shell: Shell, editor: str):
+    assert shell("cancel", editor).out == f"run {editor} is cancelled\n"
+    said = shell("result", editor)
     assert (said.status, "cancelled by its user" in said.err) == (1, True)
 
 
-def test_a_message_waits_for_a_run_that_nobody_hosts_in_the_region_it_was_sent_to(shell: Shell, alone: str):
+def test_a_message_waits_for_a_run_that_nobody_hosts_in_the_region_it_was_sent_to(shell: Shell, editor: str):
     Path("words.txt").write_text("Be brief.")
-    said = shell("msg", alone, "@words.txt", "--region", "side")
-    assert said.out.endswith(f"it goes on with `shoal resume {alone}`\n")
-    assert shell("answer", alone, "no").status == 0
-    assert shell("resume", alone).status == 0
-    held = {each["region"]: each for each in shell("context", alone, "--json").json["regions"]}
+    said = shell("msg", editor, "@words.txt", "--region", "side")
+    assert said.out.endswith(f"it goes on with `shoal resume {editor}`\n")
+    assert shell("answer", editor, "again").status == 0
+    assert shell("resume", editor).status == 3
+    held = {each["region"]: each for each in shell("context", editor, "--json").json["regions"]}
     assert held["side"]["tokens"] > 0
 
 
@@ -111,16 +102,16 @@ def test_a_message_waits_for_a_run_that_nobody_hosts_in_the_region_it_was_sent_t
     [
         (("msg", "", "x"), "no run has an empty id"),
         (("msg", "RUN", ""), "an empty message says nothing"),
-        (("msg", "RUN", "x", "--region", "sida"), "names no region of 'clerk'; did you mean `side`?"),
-        (("msg", "RUN", "x", "--region", "zzz"), "names no region of 'clerk'; it has `stage_instructions`, `side`"),
+        (("msg", "RUN", "x", "--region", "sida"), "names no region of 'editor'; did you mean `side`?"),
+        (("msg", "RUN", "x", "--region", "zzz"), "names no region of 'editor'; it has `stage_instructions`, `side`"),
         (("pause", "nothing"), "this journal has no run 'nothing'"),
         (("cancel", "nothing"), "this journal has no run 'nothing'"),
     ],
 )
 def test_a_command_that_makes_no_sense_changes_nothing(
-    shell: Shell, alone: str, command: tuple[str, ...], message: str
+    shell: Shell, editor: str, command: tuple[str, ...], message: str
 ):
-    said = shell(*(alone if word == "RUN" else word for word in command))
+    said = shell(*(editor if word == "RUN" else word for word in command))
     assert (said.status, said.out) == (2, "")
     assert message in said.err
 
@@ -133,7 +124,7 @@ def test_a_run_that_is_over_is_not_steered(shell: Shell, answers: Path, command:
     assert (said.status, f"run {run_id} is over (complete)" in said.err) == (2, True)
 
 
-def test_ps_counts_what_a_tree_asks(shell: Shell, alone: str):
+def test_ps_counts_what_a_tree_asks(shell: Shell, editor: str):
     assert newest(shell)["questions"] == 1
     assert shell("ps").out.splitlines()[0].split() == [
         "run",

@@ -284,7 +284,7 @@ def test_counting_holds_to_the_rules():
 @pytest.mark.parametrize(
     ("part", "tokens"),
     [
-        (blob("image/png", png(384, 384)), 258), (blob("image/png", png(769, 768)), 516), (document(3), 774),
+        (blob("image/png", png(768, 768)), 258), (blob("image/png", png(769, 768)), 516), (document(3), 774),
         (document(0), 258), (blob("audio/wav"), 1000), ({"fileData": {"fileUri": "https://there/x"}}, 1000),
         ({"executableCode": {"language": "PYTHON", "code": "1"}}, 8), ("x" * 9, 3),
     ],

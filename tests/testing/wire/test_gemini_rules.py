@@ -142,7 +142,10 @@ BAD: list[tuple[str, str, str, dict[str, Any]]] = [
     ("G8", "mode is ANY or VALIDATED", OLD, ask(**tools(), **calling(mode="AUTO", allowedFunctionNames=["f"]))),
     ("G8", "'g', which is not declared", OLD, ask(**tools(), **calling(mode="ANY", allowedFunctionNames=["g"]))),
     ("G8", "temperature value of 3", OLD, ask(temperature=3)),
-    ("G8", "topP value of -1", OLD, ask(topP=-1)),
+    ("G8", "temperature value of -0.1", OLD, ask(temperature=-0.1)),
+    ("G8", "topP value of -0.1", OLD, ask(topP=-0.1)),
+    ("G8", "topP value of 1.1", OLD, ask(topP=1.1)),
+    ("G8", "candidateCount value of 0", OLD, ask(candidateCount=0)),
     ("G8", "maxOutputTokens value of 65537", OLD, ask(maxOutputTokens=65_537)),
     ("G8", "maxOutputTokens value of 0", OLD, ask(maxOutputTokens=0)),
     ("G8", "at most 5", OLD, ask(stopSequences=list("abcdef"))),
@@ -208,6 +211,7 @@ LEGAL: list[tuple[str, dict[str, Any]]] = [
     (OLD, ask(**tools(function(response=SUBSET)), **calling(mode="NONE"))),
     (OLD, ask(**tools(function(parameters=SUBSET | {"properties": {"x": {"enum": ["a"]},
                                                                    "y": {"type": "string", "enum": ["b"]}}})))),
+    (OLD, ask(temperature=0, topP=1, candidateCount=1, maxOutputTokens=1)),
     (OLD, ask(temperature=2, topP=0, topK=3, maxOutputTokens=65_536, stopSequences=list("abcde"), seed=1)),
     (OLD, ask(responseMimeType="application/json", responseSchema=SUBSET)),
     (OLD, ask(thinkingConfig={"thinkingBudget": 0, "includeThoughts": True})),
@@ -258,6 +262,18 @@ def test_bytes_may_be_written_for_urls_and_without_padding(encode: Any, padding:
     data = encode(png() + b"\xfb\xff").decode().rstrip("=" if not padding else "")
     shown = {"inlineData": {"mimeType": "image/png", "data": data}}
     assert talk.replay(text, first, second, then=[shown]).exchange.violations == ()
+
+
+@pytest.mark.parametrize(("more", "rules"), [(0, ["window"]), (1, ["G10"])])
+def test_a_request_may_have_20_megabytes(more: int, rules: list[str]):
+    frame = len(json.dumps(ask(says(""))))
+    assert send(ask(says("x" * (20 * 1024 * 1024 - frame + more)))).rules == rules
+
+
+def test_what_is_no_base64_counts_all_the_same():
+    broken = {"inlineData": {"mimeType": "image/png", "data": "?"}}
+    got = send(ask(says(broken)), skip=frozenset({"G10"}))
+    assert (got.warnings, got.json["usageMetadata"]["promptTokenCount"]) == (["G10"], 1000)
 
 
 def test_an_error_has_the_vendors_shape():

@@ -12,7 +12,6 @@ from shoal.testing.wire._rules import Violation
 REQUEST_BYTES = 20 * 1024 * 1024
 PAGES = 1000
 TILE_PIXELS = 768
-SMALL_PIXELS = 384
 TILE_TOKENS = 258
 FILE_TOKENS = 1000
 """A recording, or a file that is behind a URI."""
@@ -72,7 +71,7 @@ def _response_parts(piece: Piece) -> Sequence[Json]:
 
 
 def _blob(path: str, blob: Json) -> Iterator[Violation]:
-    mime = str(blob.get("mimeType") or "")
+    mime = str(blob.get("mimeType", ""))
     raw = _decoded(blob)
     if mime not in TAKEN and not mime.startswith("text/"):
         yield Violation("G10", f"{path}.mime_type", f"Unsupported MIME type: {mime}")
@@ -93,7 +92,7 @@ def _blob(path: str, blob: Json) -> Iterator[Violation]:
 
 def _decoded(blob: Json) -> bytes:
     """Return the bytes of *blob*; empty if they are none."""
-    return _media.decoded(standard(blob.get("data") or "")) or b""
+    return _media.decoded(standard(blob.get("data", ""))) or b""
 
 
 def media_tokens(piece: Piece) -> int:
@@ -105,8 +104,6 @@ def media_tokens(piece: Piece) -> int:
 def _blob_tokens(blob: Json) -> int:
     raw = _decoded(blob)
     if image := _media.image(raw):
-        if max(image.width, image.height) <= SMALL_PIXELS:
-            return TILE_TOKENS
         return TILE_TOKENS * -(-image.width // TILE_PIXELS) * -(-image.height // TILE_PIXELS)
     if document := _media.pdf(raw):
         return TILE_TOKENS * max(1, document.pages)

@@ -96,7 +96,7 @@ def _calling(request: Request) -> Iterator[Violation]:
         yield Violation("G8", f"{path}.allowed_function_names", what)
     declared = {function.get("name") for _, function in request.functions}
     for name in allowed:
-        if request.functions and name not in declared:
+        if name not in declared:
             what = f"allowed_function_names has '{name}', which is not declared."
             yield Violation("G8", f"{path}.allowed_function_names", what)
 
