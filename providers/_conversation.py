@@ -7,7 +7,6 @@ another place still shares all its bytes with the one before.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar, cast, final
 
@@ -131,7 +130,6 @@ class Spoken(msgspec.Struct, frozen=True):
 
 SILENCE = Spoken()
 
-MAX_GROWING = 1024
 MAX_PARTS = 8
 
 Say: TypeAlias = Callable[[Turn], Iterable[Element]]
@@ -151,27 +149,37 @@ def keep(part: Part, encoder: object, made: T) -> T:
 
 
 @final
-class _Said(msgspec.Struct, frozen=True):
-    """What was made of a turn, kept by its message while the results stay the same."""
-
-    results: tuple[Message, ...]
-    elements: tuple[Element, ...]
-
-
-@final
 class _Grown(msgspec.Struct, frozen=True):
-    """An open segment, as the parts that it grew by."""
+    """An open segment, as the parts that it grew by.
 
-    messages: tuple[Message, ...]
+    It holds digests of messages and not the messages: one of these keeps it.
+    """
+
+    digests: tuple[bytes, ...]
     parts: tuple[Spoken, ...]
 
-    def begins(self, messages: Sequence[Message]) -> bool:
+    def begins(self, digests: Sequence[bytes], messages: Sequence[Message]) -> bool:
         """Say whether *messages* go on where this ends, so that what is encoded of it holds whatever they say."""
-        count = len(self.messages)
-        if messages[:count] != self.messages or len(self.parts) >= MAX_PARTS:
+        count = len(self.digests)
+        if tuple(digests[:count]) != self.digests or len(self.parts) >= MAX_PARTS:
             return False
         ends_well = bool(self.parts) and not self.parts[-1].open and self.parts[-1].last != "system"
         return ends_well and (len(messages) == count or messages[count].role != "tool")
+
+
+@final
+class _Said(msgspec.Struct, frozen=True):
+    """What was made of a turn, kept by its message while the results stay the same.
+
+    Args:
+        results: The results that stand behind it.
+        elements: What it is.
+        grown: Of the first message of an open segment: what was made of that so far.
+    """
+
+    results: tuple[Message, ...]
+    elements: tuple[Element, ...]
+    grown: _Grown | None = None
 
 
 @final
@@ -200,7 +208,6 @@ class Conversation:
         self._between = between
         self._thinks = thinks
         self._system_leads = system_leads
-        self._growing: OrderedDict[int, _Grown] = OrderedDict()
         self._opening = self.speak((Message("user", (OPENING,)),))
         self._closing = self.speak((Message("user", (CLOSING,)),))
 
@@ -261,20 +268,20 @@ class Conversation:
         if isinstance(made, _Grown):
             return made.parts
         messages = segment.messages
-        key = id(messages[0])  # no other message has it, since its message is kept
-        known = self._growing.get(key)
+        digests = tuple([message.digest for message in messages])
+        said: _Said | None = kept(messages[0], self._encoder)
+        known = None if said is None else said.grown
         if made is not None:
             parts: tuple[Spoken, ...] = (made,)
-        elif known is not None and known.begins(messages):
-            rest = messages[len(known.messages) :]
+        elif known is not None and known.begins(digests, messages):
+            rest = messages[len(known.digests) :]
             parts = (*known.parts, self.speak(rest)) if rest else known.parts
         else:
             parts = (self.speak(messages),)
-        grown = _Grown(messages, tuple([part for part in parts if part.cuts]))
-        self._growing[key] = grown
-        self._growing.move_to_end(key)
-        if len(self._growing) > MAX_GROWING:
-            self._growing.popitem(last=False)
+        grown = _Grown(digests, tuple([part for part in parts if part.cuts]))
+        said = kept(messages[0], self._encoder)
+        if said is not None:
+            msgspec.structs.force_setattr(said, "grown", grown)
         return grown.parts if made is not None else keep(segment, self._encoder, grown).parts
 
     def speak(self, messages: Sequence[Message]) -> Spoken:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from providers_parts import ask, assistant, block, messages, request, result, segment, tool, tools, user
 
 from shoal.providers import SERVERS, Message, Request, Segment, ToolSet, chat_encoder, shipped_profile
-from shoal.providers._conversation import MAX_GROWING, MAX_PARTS
+from shoal.providers._conversation import MAX_PARTS
 from shoal.providers._gemini import GeminiEncoder
 from shoal.providers._messages import MessagesEncoder
 from shoal.providers._responses import ResponsesEncoder
@@ -98,13 +98,6 @@ def test_an_open_segment_keeps_what_it_became():
     assert encoder._conversation.segment(kept) is encoder._conversation.spoken((kept,))[0]
     other = segment(user("x"))
     assert encoder._conversation.spoken((other,))[0] is encoder._conversation.segment(other)
-
-
-def test_of_many_conversations_the_oldest_is_forgotten():
-    encoder = MessagesEncoder("p", PLAIN)
-    for _ in range(MAX_GROWING + 5):
-        growing(encoder, user("x"))
-    assert len(encoder._conversation._growing) == MAX_GROWING
 
 
 def test_a_segment_of_nothing_says_nothing():
