@@ -10,18 +10,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from shoal.errors import RunNotFound, ShoalError
+from shoal.providers import Text
 from shoal.runtime._control import Cancel, Send
 from shoal.runtime._failures import failure_text, first_paragraph
 from shoal.runtime._host import ChildRequest
 from shoal.runtime._live import Live
 from shoal.runtime._state import Child, Turn
-from shoal.runtime.events import ChildEnded, ToolCallStarted
+from shoal.runtime.events import ChildEnded, ToolCallCompleted, ToolCallStarted
 from shoal.runtime.journal import RunRow
-from shoal.runtime.tools import AGENT_CHECK, AGENT_KILL, AGENT_SEND, AGENT_SPAWN, AGENT_WAIT, ToolResult
+from shoal.runtime.tools import AGENT_CHECK, AGENT_SEND, AGENT_SPAWN, AGENT_WAIT, ToolResult
 
 
 async def agent_call(live: Live, turn: Turn, index: int, args: Mapping[str, Any]) -> ToolResult | None:
-    """Do what call *index* asks of a sub-agent; `None` where the run has to wait for that agent's end first."""
+    """Do what call *index* asks of a sub-agent; `None` where the run waits for that agent's end, or has its result."""
     tool = turn.calls[index].name
     try:
         if tool == AGENT_SPAWN:
@@ -29,10 +30,13 @@ async def agent_call(live: Live, turn: Turn, index: int, args: Mapping[str, Any]
         if tool == AGENT_WAIT:
             return await _wait(live, turn, index, str(args["agent_id"]))
         row = _descendant(live, str(args["agent_id"]))
+        if tool == AGENT_SEND:
+            await _send(live, turn, index, row, args)
+            return None
         if tool == AGENT_CHECK:
             ended = live.host.ended(row.run_id) if row.ended else None
             return ToolResult.of(_standing(row)) if ended is None else _answer(row.name, ended)
-        return await _DIRECT[tool](live, row, args)
+        return await _kill(live, row)
     except ShoalError as exc:
         return ToolResult.error(failure_text(exc))
 
@@ -141,17 +145,21 @@ def _standing(row: RunRow) -> str:
     return f"[{row.name} {row.status}]{where}{asks}"
 
 
-async def _send(live: Live, row: RunRow, args: Mapping[str, Any]) -> ToolResult:
+async def _send(live: Live, turn: Turn, index: int, row: RunRow, args: Mapping[str, Any]) -> None:
+    """Send a message, and complete the call in the transaction that gives it to the agent: it arrives once."""
+    live.emit(ToolCallStarted(turn.seq, index))
+    await live.durable()  # another process may host the agent, and then the message is there before this one knows
+
+    def sent() -> None:
+        if not live.over:
+            live.emit(ToolCallCompleted(turn.seq, index, Text.of("Sent.")))
+
     region = args.get("target_region")
-    await live.host.command(row.run_id, Send(str(args["message"]), live.run_id, region))
-    return ToolResult.of("Sent.")
+    await live.host.command(row.run_id, Send(str(args["message"]), live.run_id, region), sent)
 
 
-async def _kill(live: Live, row: RunRow, _args: Mapping[str, Any]) -> ToolResult:
+async def _kill(live: Live, row: RunRow) -> ToolResult:
     if row.ended:
         return ToolResult.of(f"It was over already ({row.status}).")
     await live.host.command(row.run_id, Cancel(f"ended by {live.state.program.blueprint.name}, which started it"))
     return ToolResult.of("It is ended, with everything below it.")
-
-
-_DIRECT = {AGENT_SEND: _send, AGENT_KILL: _kill}

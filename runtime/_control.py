@@ -124,8 +124,15 @@ class Steered(Protocol):
         ...
 
 
-async def steer(hall: Steered, run_id: str, command: Command) -> None:
+async def steer(hall: Steered, run_id: str, command: Command, done: Callable[[], None] | None = None) -> None:
     """Carry out *command*, wherever the run is; return once its effect is durable.
+
+    Args:
+        hall: The hall.
+        run_id: The run.
+        command: The command.
+        done: Called once: where this process writes the effect, so that what it writes becomes durable with that; else
+            as soon as the host has written it.
 
     Raises:
         RunEnded: The run is over.
@@ -134,7 +141,7 @@ async def steer(hall: Steered, run_id: str, command: Command) -> None:
     """
     while True:
         if run_id in hall.keeper.made_of:
-            await obey(hall, run_id, command)
+            await obey(hall, run_id, command, done)
             return
         await hall.journal.barrier()
         row = hall.journal.find(run_id)
@@ -142,16 +149,18 @@ async def steer(hall: Steered, run_id: str, command: Command) -> None:
             raise _over(row)
         shared = hall.journal.shared
         if shared is None:
-            await _write_to(hall, run_id, command)
+            await _write_to(hall, run_id, command, done)
             return
         if run_id not in shared.owners(now=hall.clock.unix()):
             try:
-                await _write_to(hall, run_id, command)
+                await _write_to(hall, run_id, command, done)
             except RunOwned:
                 continue  # somebody took it up just now
             return
         number = shared.post(run_id, msgspec.json.encode(command), hall.clock.unix())
         if await _answered(hall, run_id, number):
+            if done is not None:
+                done()
             return
 
 
@@ -183,7 +192,7 @@ async def _answered(hall: Steered, run_id: str, number: int) -> bool:
     return obeyed
 
 
-async def _write_to(hall: Steered, run_id: str, command: Command) -> None:
+async def _write_to(hall: Steered, run_id: str, command: Command, done: Callable[[], None] | None) -> None:
     """Carry out *command* on runs that nobody hosts: what has to be done to them is written to them."""
     if isinstance(command, Resume):
         raise RunNotFound(f"no process hosts run {run_id}; take it up with `shoal resume {run_id}`", run_id=run_id)
@@ -192,7 +201,7 @@ async def _write_to(hall: Steered, run_id: str, command: Command) -> None:
     if shared is not None:
         shared.claim(tree, now=hall.clock.unix())
     try:
-        await obey(hall, run_id, command)
+        await obey(hall, run_id, command, done)
     finally:
         if shared is not None:
             shared.release(tree)

@@ -197,7 +197,7 @@ async def _answer(live: Live, turn: Turn, index: int, plan: Plan, fates: list[Fa
     staged = live.state.stage.stage.mode == "fan_out"
     region = settings.results_region
     if staged and region != CONVERSATION:
-        await _write_sections(live, region, fates)
+        await _write_sections(live, region, [fate for fate in fates if not _is_written(turn, fate)])
         lines.append(f"Their answers are in the region `{region}`.")
     elif fates:
         lines.append("")
@@ -216,6 +216,11 @@ def _line(text: str) -> str:
 def _section(fate: Fate) -> str:
     over = heading_of(fate.item.id, "refused") if fate.child is None else fate.child.heading
     return f"{over}\n{fate.said}"
+
+
+def _is_written(turn: Turn, fate: Fate) -> bool:
+    """Return whether an answer stood in its region already when the run, or its process, was stopped at the next."""
+    return fate.child is not None and fate.child.ended_seq in turn.brought
 
 
 async def _write_sections(live: Live, region: str, fates: list[Fate]) -> None:

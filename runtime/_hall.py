@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Generic, TypeVar, final
@@ -18,13 +18,11 @@ import anyio
 from shoal.actors import ChildSpec, DynamicSupervisor, SupervisionEvent
 from shoal.blueprints import Blueprint, ChildSupervision, ModelSettings, load, resolve
 from shoal.errors import (
-    ChildNotFound,
     DefinitionMissing,
     JournalDamaged,
     JournalFailed,
     RunNotFound,
     SpawnRefused,
-    SupervisorStopped,
 )
 from shoal.errors import RunEnded as RunIsOver
 from shoal.providers import Breaker, Provider, ReasoningDelta, RetryPolicy, TextDelta
@@ -415,9 +413,9 @@ class Hall:
     def _looked_at(self, digest: str) -> Program:
         return self._ready.get(("looked at", digest), lambda: (None, recorded(self.journal.definition(digest))))[1]
 
-    def arrived(self, live: Live, wake: Callable[[], None], *, stays: bool) -> None:
-        """Take note of a life of a run; one that *stays* never leaves memory before its end."""
-        self.keeper.arrived(live, wake, stays=stays)
+    def arrived(self, live: Live, wake: Callable[[], None], *, stop: Callable[[], Awaitable[None]] | None) -> None:
+        """Take note of a life of a run; one that has a *stop* of its own never leaves memory before its end."""
+        self.keeper.arrived(live, wake, stop=stop)
         self.standings.of(live.run_id).paused = live.state.paused
         self.purses.moved(live)
 
@@ -551,9 +549,9 @@ class Hall:
             )
         return await self.program(self.bundle(path), wanted.tools)
 
-    async def command(self, run_id: str, command: Command) -> None:
-        """Carry out *command*, wherever the run is; returns once its effect is durable."""
-        await steer(self, run_id, command)
+    async def command(self, run_id: str, command: Command, done: Callable[[], None] | None = None) -> None:
+        """Carry out *command*, wherever the run is; returns once its effect is durable. *done* as in `steer`."""
+        await steer(self, run_id, command, done)
 
     async def over(self, run_id: str) -> ChildEnded:
         """Return how a run ended, once it has.
@@ -609,8 +607,7 @@ class Hall:
 
     async def stop(self, run_id: str) -> None:
         """Stop what a run that has ended is still in the middle of."""
-        with suppress(ChildNotFound, SupervisorStopped):  # it has just stopped by itself, or the swarm is closing
-            await self.runs.terminate_child(run_id)
+        await self.keeper.stop(run_id)
 
 
 def _called(blueprint: str | Path | Blueprint) -> str:

@@ -5,7 +5,7 @@ A run knows its host by this protocol alone, so that nothing in it assumes that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, final
@@ -146,8 +146,10 @@ class Host(Protocol):
         """
         ...
 
-    async def command(self, run_id: str, command: Command) -> None:
+    async def command(self, run_id: str, command: Command, done: Callable[[], None] | None = None) -> None:
         """Carry out *command*, wherever the run is; returns once its effect is durable.
+
+        *done* is called once; where this process writes the effect, what it writes becomes durable together with that.
 
         Raises:
             ShoalError: It cannot be carried out.

@@ -14,7 +14,7 @@ from typing import final
 import anyio
 
 from shoal.actors import DynamicSupervisor
-from shoal.errors import ChildNotFound, JournalFailed, ShoalError, SupervisorStopped
+from shoal.errors import AskedSelf, ChildNotFound, JournalFailed, ShoalError, SupervisorStopped
 from shoal.runtime._clock import Clock
 from shoal.runtime._host import Host
 from shoal.runtime._live import Live
@@ -63,7 +63,8 @@ class Keeper:
         self.made_of: dict[str, Program] = {}
         """What the runs are made of that are hosted here and not over."""
         self._wakes: dict[str, Callable[[], None]] = {}
-        self._stays: set[str] = set()
+        self._stays: dict[str, Callable[[], Awaitable[None]]] = {}
+        """Runs that are children of supervisors of their own, and so never sleep: how each is stopped."""
         self._busy: dict[str, anyio.Event] = {}
         """Runs that are on their way in or out of memory."""
         self._roused: dict[str, None] = {}
@@ -77,13 +78,13 @@ class Keeper:
 
     # --- lives
 
-    def arrived(self, live: Live, wake: Callable[[], None], *, stays: bool) -> None:
-        """Take note of a life of a run; one that *stays* never sleeps."""
+    def arrived(self, live: Live, wake: Callable[[], None], *, stop: Callable[[], Awaitable[None]] | None) -> None:
+        """Take note of a life of a run; one that has a *stop* of its own, as another's child has, never sleeps."""
         self.live[live.run_id] = live
         self.made_of[live.run_id] = live.state.program
         self._wakes[live.run_id] = wake
-        if stays:
-            self._stays.add(live.run_id)
+        if stop is not None:
+            self._stays[live.run_id] = stop
         if self._dozing:
             self._bell.set()
 
@@ -95,9 +96,19 @@ class Keeper:
             del self._wakes[live.run_id]
             # Nothing here would ever bring it back: whoever kept it in memory was to.
             let_go = let_go or (stopped and live.run_id in self._stays)
-            self._stays.discard(live.run_id)
+            self._stays.pop(live.run_id, None)
         if let_go:
             self.made_of.pop(live.run_id, None)
+
+    async def stop(self, run_id: str) -> None:
+        """Stop the life of a run; one that does not live here, or is the caller itself, is left alone."""
+        stop = self._stays.get(run_id)
+        if stop is None:
+            with suppress(ChildNotFound, SupervisorStopped):  # it has just stopped by itself, or the swarm is closing
+                await self._runs.terminate_child(run_id)
+            return
+        with suppress(AskedSelf):
+            await stop()
 
     def wake(self, run_id: str) -> None:
         """Let a run take its next steps; one that sleeps is brought back."""

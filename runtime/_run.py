@@ -68,8 +68,8 @@ class Home(Protocol):
         """Cancel the children of a run whose record was mended that it knows nothing of."""
         ...
 
-    def arrived(self, live: Live, wake: Callable[[], None], *, stays: bool) -> None:
-        """Take note of a life of a run; *wake* lets it take its next steps, and one that *stays* never sleeps."""
+    def arrived(self, live: Live, wake: Callable[[], None], *, stop: Callable[[], Awaitable[None]] | None) -> None:
+        """Take note of a life of a run; *wake* lets it go on, *stop* ends it where it is another supervisor's child."""
         ...
 
     def left(self, live: Live, crash: str | None) -> None:
@@ -135,7 +135,7 @@ class RunActor(Actor):
             # Another try would fail as this one did, without end.
             self._home.broke(run_id, error)
             raise Ignore from error
-        self._home.arrived(self.live, self._wake, stays=self._stays)
+        self._home.arrived(self.live, self._wake, stop=self.me.stop if self._stays else None)
         self._wake()
 
     async def _load(self, run_id: str) -> None:

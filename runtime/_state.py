@@ -111,6 +111,7 @@ class Turn:
         "answered",
         "answers",
         "asked",
+        "brought",
         "calls",
         "reply",
         "results",
@@ -131,6 +132,8 @@ class Turn:
         """Seq of each result, by call."""
         self.answered: set[int] = set()
         """Calls whose result stands in the conversation."""
+        self.brought: set[int] = set()
+        """Sources of what was written since."""
         self.asked: dict[int, int] = {}
         """Seq of the question that a call waits for, by call."""
         self.answers: dict[int, QuestionAnswered] = {}
@@ -509,6 +512,8 @@ class RunState:
             self.inbox = [(seq, mail) for seq, mail in self.inbox if seq != written.source]
         if self.visit is not None and self.visit.points:
             self._hear(written.source)
+        if self.turn is not None:
+            self.turn.brought.add(written.source)
         if written.kind == "tool_result" and self.turn is not None:
             self.turn.answered.add(next(i for i, call in enumerate(self.turn.calls) if call.call_id == message.call_id))
 

@@ -14,7 +14,8 @@ from runkit import TALK, TASK, blueprint, bodies, events_of, kinds, payloads, se
 from shoal.blueprints import Blueprint, FanOut, Nudge, Stage, dumps
 from shoal.errors import RunEnded, RunIsPaused, RunNotFound
 from shoal.providers import Provider, Text, ToolCall
-from shoal.runtime import Run, SqliteJournal, Swarm, tool
+from shoal.runtime import Attachment, Run, SqliteJournal, Swarm, tool
+from shoal.runtime.journal import prune
 from shoal.testing import Say, ScriptedProvider
 
 pytestmark = pytest.mark.anyio
@@ -78,6 +79,26 @@ async def test_a_message_from_another_process_is_in_the_next_request(tmp_path: P
         assert [str(p.text) for p in payloads(events_of(host, run), "MessageReceived")] == ["look left"]
         await run.result()
     assert "look left" in sent(provider.requests[-1])
+
+
+async def test_a_message_from_another_process_brings_its_parts(tmp_path: Path):
+    async with two(tmp_path / "runs.db", scripted(Say("one", delay_s=5), "two"), TWO) as (host, run, other):
+        await other.send(run.run_id, "look", parts=[Attachment(b"GIF89a\x01\x00\x02\x00", "dot.gif")])
+        assert [(part.name, part.width_px, part.height_px) for part in run.parts()] == [("dot.gif", 1, 2)]
+        assert await host.part(run.run_id, "dot.gif") == b"GIF89a\x01\x00\x02\x00"
+        await run.result()
+
+
+async def test_a_part_waits_for_a_run_that_nobody_hosts(tmp_path: Path):
+    run_id = await interrupted(tmp_path / "runs.db")
+    async with process(tmp_path / "runs.db", "second") as swarm:
+        await swarm.send(run_id, "", parts=[b"GIF89a\x01\x00\x02\x00"])
+    prune(tmp_path / "runs.db", before=1e12, now=1e12)
+    provider = scripted("thanks", "more")
+    async with process(tmp_path / "runs.db", "third", provider) as swarm:
+        run = await swarm.resume_tree(run_id)
+        await run.result()
+        assert await run.part("image-1.gif") == b"GIF89a\x01\x00\x02\x00"
 
 
 async def test_another_process_cancels_a_run(tmp_path: Path):

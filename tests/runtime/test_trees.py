@@ -168,3 +168,50 @@ async def test_an_agent_that_is_stopped_with_its_group_goes_on_with_its_function
         await anyio.sleep(7)
         assert [run.status for run in swarm.runs()] == ["running"]
         assert (await swarm.runs()[0].result()).output == "the end"
+
+
+@pytest.mark.parametrize("paused", [False, True], ids=["at work", "paused"])
+async def test_an_agent_that_is_cancelled_leaves_nothing_under_way(paused: bool):
+    at_work: list[str] = []
+
+    @tool(reads=True)
+    async def look() -> str:
+        """Look for long."""
+        at_work.append("look")
+        try:
+            await anyio.sleep(20)
+        finally:
+            at_work.remove("look")
+        return "seen"
+
+    made = blueprint(stage(available_tools=("look",)))
+    tree = Supervisor("team", children=[agent("one", blueprint=made, task="x", tools=[look])])
+    async with swarm_with(tree, lambda _request: call("look")) as swarm:
+        [run] = swarm.runs()
+        await anyio.sleep(5)
+        assert at_work == ["look"]
+        if paused:
+            await run.pause()
+            await anyio.sleep(60)
+        await run.cancel()
+        assert (run.status, at_work, dict(swarm.hall.live)) == ("cancelled", [], {})
+        await anyio.sleep(1)
+        assert [child.state for child in tree.children()] == ["finished"]
+
+
+async def test_an_agent_may_end_itself():
+    runs: list[object] = []
+
+    @tool
+    async def leave() -> str:
+        """Cancel the run that calls this."""
+        await runs[0].cancel("enough")  # type: ignore[attr-defined]
+        return "left"
+
+    made = blueprint(stage(available_tools=("leave",)))
+    tree = Supervisor("team", children=[agent("one", blueprint=made, task="x", tools=[leave])])
+    async with swarm_of(ScriptedProvider(script=lambda _request: call("leave"))) as swarm:
+        await swarm.start(tree)
+        runs.append(swarm.runs()[0])
+        await anyio.sleep(5)
+        assert (swarm.runs()[0].status, dict(swarm.hall.live)) == ("cancelled", {})

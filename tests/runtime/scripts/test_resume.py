@@ -8,9 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runkit import TASK, blueprint, events_of, payloads, stage, swarm_of, write_files
+from runkit import TALK, TASK, blueprint, events_of, payloads, stage, swarm_of, write_files
 
-from shoal.blueprints import Blueprint, FileTracking, Nudge, Region, Route, ToolRouting
+from shoal.blueprints import (
+    Blueprint,
+    CallerSeed,
+    FanOut,
+    FileTracking,
+    Nudge,
+    Region,
+    Route,
+    Stage,
+    ToolRouting,
+    dumps,
+)
 from shoal.runtime import Event, Limits, Outcome, Permissions, SqliteJournal
 from shoal.runtime.scripts import ScriptLimits
 from shoal.testing import ScriptedProvider, call
@@ -95,9 +106,9 @@ def replies() -> ScriptedProvider:
     return ScriptedProvider(script=reply, purposes={"titling": "A title"})
 
 
-async def finish(path: Path, *, limits: Limits = AMPLE) -> tuple[Outcome, list[Event]]:
+async def finish(path: Path, provider: ScriptedProvider, *, limits: Limits = AMPLE) -> tuple[Outcome, list[Event]]:
     journal = SqliteJournal(path, host="second")
-    async with swarm_of(replies(), journal=journal, seed=1, limits=limits, permissions=ALLOWED) as swarm:
+    async with swarm_of(provider, journal=journal, seed=1, limits=limits, permissions=ALLOWED) as swarm:
         run = swarm.runs()[0]
         if run.status in ("running", "paused"):
             await swarm.resume_tree(run.run_id)
@@ -132,7 +143,11 @@ def killed_after(whole: Path, events: int, where: Path) -> Path:
     shutil.copy(whole, where)
     with sqlite3.connect(where) as db:
         db.execute("DELETE FROM events WHERE rowid NOT IN (SELECT rowid FROM events ORDER BY rowid LIMIT ?)", (events,))
-        db.execute("UPDATE runs SET status = 'running', ended_at = NULL")
+        db.execute("DELETE FROM runs WHERE run NOT IN (SELECT run FROM events)")
+        db.execute(
+            "UPDATE runs SET status = 'running', ended_at = NULL "
+            "WHERE run NOT IN (SELECT run FROM events WHERE kind = 7)"
+        )
     db.close()
     return where
 
@@ -151,9 +166,56 @@ async def test_a_run_with_scripts_that_dies_after_any_commit_ends_as_if_it_had_n
     assert len(commits.ends) > 12
     for count in commits.ends[:-1:2]:
         cut = killed_after(whole, count, tmp_path / f"cut-{count}.db")
-        outcome, events = await finish(cut)
+        outcome, events = await finish(cut, replies())
         assert outcome.output == expected.output, count
         assert [row for row in shown(events) if row[0] in ("brain", "plan")][-2:] == [
             row for row in shown(all_events) if row[0] in ("brain", "plan")
         ][-2:], count
+        cut.unlink()
+
+
+async def test_answers_of_workers_that_a_script_takes_in_one_by_one_stand_there_once(tmp_path: Path):
+    taken = """
+def render(ctx):
+    return " ".join([entry["content"] for entry in ctx["entries"]])
+def on_write(ctx):
+    return ctx["entry"]["content"].upper()
+"""
+    path = Region("path", kind="pinned", max_tokens=100, seed=CallerSeed("path"))
+    worker = Blueprint("worker", (Stage("read", nudge=Nudge(enabled=False)),), regions=(path, TALK))
+    write_files(tmp_path / "worker", {"blueprint.toml": dumps(worker)})
+    folder = write_files(tmp_path / "lead", {"finds.py": taken})
+    hands_out = FanOut(worker_agent=str(tmp_path / "worker"), results_region="finds")
+    made = blueprint(
+        Stage("split", mode="fan_out", fan_out=hands_out),
+        stage("merge", available_tools=()),
+        regions=(TASK, Region("finds", kind="custom", script="finds.py", max_tokens=2_000), TALK),
+        folder=folder,
+    )
+
+    def plays() -> ScriptedProvider:
+        def reply(request: Any) -> Any:
+            paths = [block.text.splitlines()[1] for block in request.system if block.owner == "path"]
+            if paths:
+                return f"about {paths[0]}"
+            if "fan_out" in str(request.tools):
+                return call("fan_out", items=[{"id": name, "seeds": {"path": name}} for name in "abc"])
+            return "merged"
+
+        return ScriptedProvider(script=reply, purposes={"titling": "A title"})
+
+    whole = tmp_path / "whole.db"
+    journal = SqliteJournal(whole, host="first")
+    commits = Commits(whole)
+    async with swarm_of(plays(), journal=journal, limits=AMPLE, observers=[commits]) as swarm:
+        run = await swarm.spawn(made, task="t")
+        assert (await run.result()).output == "merged"
+        expected = [row for row in shown(events_of(swarm, run)) if row[0] == "finds"]
+    journal.close()
+    assert [text.splitlines()[1] for *_, text in expected] == ["ABOUT A", "ABOUT B", "ABOUT C"]
+    for count in commits.ends[len(commits.ends) // 2 : -1]:
+        cut = killed_after(whole, count, tmp_path / f"cut-{count}.db")
+        outcome, events = await finish(cut, plays())
+        assert outcome.output == "merged"
+        assert [row for row in shown(events) if row[0] == "finds"] == expected, count
         cut.unlink()
