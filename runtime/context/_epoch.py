@@ -156,11 +156,8 @@ class Epoch:
 
     def _say(self, said: tuple[Message, ...], tokens: int) -> None:
         """Put *said* behind the stream, in one segment with what it follows: vendors look at what stands in front."""
-        last = self.stream.pop() if self.stream else None
-        before = () if last is None else last.messages
-        owner = CONVERSATION if last is None else last.owner
-        segment = Segment(owner, (*before, *said), tokens + (0 if last is None else last.tokens), closed=True)
-        self.stream.append(segment)
+        last = self.stream.pop() if self.stream else _NO_SEGMENT
+        self.stream.append(_longer(last, said, tokens, closed=last.closed))
         self.chars += sum([chars_of(message) for message in said])
 
     def sent(self, window: Window) -> None:
@@ -175,7 +172,14 @@ class Epoch:
         state = window.states[CONVERSATION]
         segment = self._pending(state)
         if segment is not None:
-            self._add((msgspec.structs.replace(segment, closed=True),))
+            last = self.stream[-1] if self.stream else _NO_SEGMENT
+            if not last.closed and len(last.messages) < SEGMENT_MESSAGES and _chars(last) < SEGMENT_CHARS:
+                self.stream[-1:] = [_longer(last, segment.messages, segment.tokens)]
+            else:
+                if not last.closed:  # it is big enough to be encoded once and for all
+                    self.stream[-1] = _longer(last, (), 0, closed=True)
+                self.stream.append(_longer(_NO_SEGMENT, segment.messages, segment.tokens))
+            _charge(self.parts, CONVERSATION, segment.tokens)
             self.chars += _chars(segment)
             self.turn = []
         self.taken = state.next_id
@@ -277,6 +281,14 @@ class Epoch:
         for segment in segments:
             self.stream.append(segment)
             _charge(self.parts, segment.owner, segment.tokens)
+
+
+_NO_SEGMENT = Segment(CONVERSATION, (), 0)
+
+
+def _longer(segment: Segment, messages: tuple[Message, ...], tokens: int, *, closed: bool = False) -> Segment:
+    """Return *segment* with *messages*, which cost *tokens*, behind what it holds."""
+    return Segment(segment.owner, (*segment.messages, *messages), segment.tokens + tokens, closed=closed)
 
 
 def _chars(segment: Segment) -> int:

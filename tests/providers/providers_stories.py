@@ -113,7 +113,7 @@ class Story:
             max_tokens=2000,
             temperature=(None, 0.0, 1.5)[self.stage % 3],
             run_id="story",
-            timeout_s=30.0,
+            timeout_s=150.0,
         )
 
     async def play(self) -> None:

@@ -24,7 +24,7 @@ from shoal.providers import (
 )
 from shoal.testing import wire
 
-pytestmark = [pytest.mark.anyio, pytest.mark.sockets]
+pytestmark = [pytest.mark.anyio, pytest.mark.sockets, pytest.mark.wall_limit(180)]
 
 KEY = "a-key-of-the-tests"
 APIS: Mapping[str, tuple[str, Callable[[wire.Server], VendorProvider]]] = {
@@ -71,12 +71,12 @@ ASKED = request(
     user("Look."),
     system=(block("You look."),),
     tools=tools(tool("look", takes(path="string")), tool("rest", b'{"type":"object","properties":{}}')),
-    timeout_s=30.0,
+    timeout_s=150.0,
 )
 
 
 def asked(model: str) -> Request:
-    return Request(model, ASKED.system, ASKED.messages, tools=ASKED.tools, timeout_s=30.0)
+    return Request(model, ASKED.system, ASKED.messages, tools=ASKED.tools, timeout_s=150.0)
 
 
 async def replies(api: str, *faults: tuple[wire.Fault, ...], said: wire.Turn = SAID) -> list[Completed]:

@@ -29,7 +29,7 @@ from shoal.runtime._swarm import MOST_JITTER
 from shoal.runtime.events import InferenceFailed, InferenceRetried, InferenceStarted
 from shoal.testing import wire
 
-pytestmark = [pytest.mark.anyio, pytest.mark.sockets]
+pytestmark = [pytest.mark.anyio, pytest.mark.sockets, pytest.mark.wall_limit(180)]
 
 KEY = "a-key-of-the-tests"
 CLAUDE = ModelChoice("anthropic", "claude-opus-4-8")
@@ -248,7 +248,7 @@ async def finish(swarm: Swarm) -> None:
 
 async def test_no_more_requests_are_under_way_than_the_pool_of_a_model_lets():
     pools = {"anthropic:claude-opus-4-8": 2}
-    async with town(wire.Script(last="done"), limits=wire.Limits(concurrency=2), pools=pools) as (swarm, server):
+    async with town(wire.Script(last="done"), limits=wire.Limits(concurrency=4), pools=pools) as (swarm, server):
         async with anyio.create_task_group() as tasks:
             for _ in range(8):
                 tasks.start_soon(finish, swarm)

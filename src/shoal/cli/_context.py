@@ -27,18 +27,28 @@ def command(
 ) -> int:
     """Show what a run's next request shows the model, now or at an earlier event."""
     with run_reader(run, journal) as (reader, row):
-        marks = Marks()
-        state = state_at(reader, row.run_id, at, watch=marks.see if as_json or explain else None)
-        show_rendered(reader, state)
-        prompt = state.prompt()
-        breakpoints = marks.of(state, prompt) if as_json or explain else ()
+        show_prompt(reader, row.run_id, at, explain=explain, as_json=as_json)
+    return 0
+
+
+def show_prompt(reader: Reader, run_id: str, at: int | None, *, explain: bool, as_json: bool) -> None:
+    """Print the prompt of a run behind the event *at*; `None` for the newest.
+
+    Raises:
+        ConfigInvalid: The run had entered no stage by then, or has no such event.
+        DefinitionMissing: What the run is made of cannot be had.
+    """
+    marks = Marks()
+    state = state_at(reader, run_id, at, watch=marks.see if as_json or explain else None)
+    show_rendered(reader, state)
+    prompt = state.prompt()
+    breakpoints = marks.of(state, prompt) if as_json or explain else ()
     if as_json:
         print_json(_plain(state, prompt, breakpoints))
     elif explain:
         _explain(state, prompt, breakpoints)
     else:
         _show(state, prompt)
-    return 0
 
 
 def state_at(

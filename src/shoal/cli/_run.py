@@ -64,7 +64,7 @@ def command(
     budget = budget_of(max_cost_usd, max_tokens, max_wall_s)
     permissions = permissions_of(made, allow, yes=yes, no_seed_commands=no_seed_commands)
     hosting = Hosting(journal_file(journal), providers_from(), permissions, as_json=as_json, person=person)
-    _refuse_strangers(model, hosting.providers)
+    refuse_strangers(model, hosting.providers)
 
     async def begin(swarm: shoal.Swarm, _progress: Progress) -> Run:
         return await swarm.spawn(
@@ -81,7 +81,7 @@ def command(
     return conclude(hosting, anyio.run(host, hosting, begin))
 
 
-def _refuse_strangers(model: str | None, providers: Sequence[Provider]) -> None:
+def refuse_strangers(model: str | None, providers: Sequence[Provider]) -> None:
     """Refuse a model of a provider that is not here: nobody stands in for what a user asked for by name.
 
     Raises:

@@ -88,15 +88,18 @@ def test_a_stream_is_framed_by_crlf_and_has_no_terminator():
 
 
 def test_only_the_last_event_says_why_it_stopped_and_what_it_cost():
-    events = stream("x" * 40).events
+    events = stream((wire.think("hm"), "x" * 40)).events
     assert ["finishReason" in event["candidates"][0] for event in events] == [False, False, False, True]
     assert events[0]["usageMetadata"] == {"promptTokenCount": 1, "totalTokenCount": 1}
-    assert events[-1]["usageMetadata"] == {"promptTokenCount": 1, "candidatesTokenCount": 10, "totalTokenCount": 11}
+    assert events[-1]["usageMetadata"] == {
+        "promptTokenCount": 1, "candidatesTokenCount": 10, "thoughtsTokenCount": 1, "totalTokenCount": 12,
+    }  # fmt: skip
 
 
 def test_every_event_names_the_model_and_the_reply():
     events = stream(FULL).events
     assert len({(event["modelVersion"], event["responseId"]) for event in events}) == 1
+    assert {event["candidates"][0]["index"] for event in events} == {0}
 
 
 def test_a_stream_that_is_no_stream_of_events_is_a_list():
@@ -139,6 +142,18 @@ def test_a_prompt_that_is_refused_has_no_candidates(detail: str | None, reason: 
         assert made["promptFeedback"] == {"blockReason": reason}
         assert "candidates" not in made
         assert made["usageMetadata"] == {"promptTokenCount": 1, "totalTokenCount": 1}
+
+
+def test_a_candidate_is_the_first_and_holds_no_more_than_it_has_to():
+    assert candidate("a", model=OLD) == {
+        "content": {"parts": [{"text": "a"}], "role": "model"}, "finishReason": "STOP", "index": 0,
+    }  # fmt: skip
+
+
+def test_a_text_behind_a_call_is_not_signed():
+    turn = wire.turn(wire.call("f"), "after")
+    for parts in (candidate(turn)["content"]["parts"], parts_in(stream(turn).events)):
+        assert ["thoughtSignature" in part for part in parts] == [True, False]
 
 
 def test_an_empty_turn_has_no_parts():
@@ -294,12 +309,12 @@ def test_each_part_counts_by_itself(part: Any, tokens: int):
 
 
 def test_calls_and_responses_count_with_what_they_carry():
-    shown = [blob("image/png", png()), {"fileData": {"fileUri": "https://there/x"}}]
+    shown = [blob("image/png", png()), blob("image/png", png()), {"fileData": {"fileUri": "https://there/x"}}]
     said = told(calls(args={"x": 1}, name="look") | {"thoughtSignature": "skip_thought_signature_validator"})
     body = ask(says("hi"), said, says(answers("look", parts=shown)))
     row = reply("a", body).exchange.row
     assert row is not None
-    assert [block.tokens for block in row.blocks] == [1, 3, 5 + 258 + 1000]
+    assert [block.tokens for block in row.blocks] == [1, 3, 5 + 2 * 258 + 1000]
 
 
 def test_schemas_count():

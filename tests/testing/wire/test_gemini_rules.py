@@ -211,6 +211,7 @@ LEGAL: list[tuple[str, dict[str, Any]]] = [
     (OLD, ask(**tools(function(response=SUBSET)), **calling(mode="NONE"))),
     (OLD, ask(**tools(function(parameters=SUBSET | {"properties": {"x": {"enum": ["a"]},
                                                                    "y": {"type": "string", "enum": ["b"]}}})))),
+    (OLD, ask(says(document(1000)))),
     (OLD, ask(temperature=0, topP=1, candidateCount=1, maxOutputTokens=1)),
     (OLD, ask(temperature=2, topP=0, topK=3, maxOutputTokens=65_536, stopSequences=list("abcde"), seed=1)),
     (OLD, ask(responseMimeType="application/json", responseSchema=SUBSET)),
