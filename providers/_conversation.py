@@ -7,11 +7,13 @@ another place still shares all its bytes with the one before.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar, cast, final
 
 import msgspec
 
+from shoal.providers._breakpoints import BYTES_PER_TOKEN, Spot
 from shoal.providers._legality import (
     CLOSING,
     OPENING,
@@ -105,6 +107,16 @@ class Spoken(msgspec.Struct, frozen=True):
     blobs: int = 0
     side_px: int = 0
     runs: frozenset[str] = frozenset()
+    _spot: Spot | None = None
+
+    @property
+    def spot(self) -> Spot:
+        """All of it as one stretch, with its end as the place of a marker."""
+        if self._spot is None:
+            made = Spot("messages", self.wire.size // BYTES_PER_TOKEN, len(self.cuts), markable=self.cuts[-1].markable)
+            msgspec.structs.force_setattr(self, "_spot", made)
+            return made
+        return self._spot
 
     @property
     def leaves(self) -> Leaves:
@@ -118,6 +130,9 @@ class Spoken(msgspec.Struct, frozen=True):
 
 
 SILENCE = Spoken()
+
+MAX_GROWING = 1024
+MAX_PARTS = 8
 
 Say: TypeAlias = Callable[[Turn], Iterable[Element]]
 Between: TypeAlias = Callable[[str, str], bytes]
@@ -141,6 +156,22 @@ class _Said(msgspec.Struct, frozen=True):
 
     results: tuple[Message, ...]
     elements: tuple[Element, ...]
+
+
+@final
+class _Grown(msgspec.Struct, frozen=True):
+    """An open segment, as the parts that it grew by."""
+
+    messages: tuple[Message, ...]
+    parts: tuple[Spoken, ...]
+
+    def begins(self, messages: Sequence[Message]) -> bool:
+        """Say whether *messages* go on where this ends, so that what is encoded of it holds whatever they say."""
+        count = len(self.messages)
+        if messages[:count] != self.messages or len(self.parts) >= MAX_PARTS:
+            return False
+        ends_well = bool(self.parts) and not self.parts[-1].open and self.parts[-1].last != "system"
+        return ends_well and (len(messages) == count or messages[count].role != "tool")
 
 
 @final
@@ -169,6 +200,7 @@ class Conversation:
         self._between = between
         self._thinks = thinks
         self._system_leads = system_leads
+        self._growing: OrderedDict[int, _Grown] = OrderedDict()
         self._opening = self.speak((Message("user", (OPENING,)),))
         self._closing = self.speak((Message("user", (CLOSING,)),))
 
@@ -195,6 +227,8 @@ class Conversation:
         spoken: list[Spoken] = []
         held: tuple[Message, ...] = ()
         for index, segment in enumerate(segments):
+            if index == len(segments) - 1 and not held and not segment.closed:
+                return spoken + [part for part in self._grown(segment) if part.cuts]
             part = self.speak(held + segment.messages) if held else self.segment(segment)
             ahead = segments[index + 1].messages if index + 1 < len(segments) else ()
             answered = part.open and starts_answering(ahead)
@@ -209,15 +243,39 @@ class Conversation:
 
     def segment(self, segment: Segment) -> Spoken:
         """Return the messages of *segment*, encoded once."""
-        made: Spoken | None = kept(segment, self._encoder)
-        if made is not None:
+        made: Spoken | _Grown | None = kept(segment, self._encoder)
+        if isinstance(made, Spoken):
             return made
+        if made is not None and len(made.parts) == 1:
+            return made.parts[0]
         spoken = self.speak(segment.messages)
         if segment.closed:
             for message in segment.messages:
                 # The segment has their bytes now, and nothing will ask for them one by one.
                 msgspec.structs.force_setattr(message, "_wire", None)
         return keep(segment, self._encoder, spoken)
+
+    def _grown(self, segment: Segment) -> tuple[Spoken, ...]:
+        """Return the messages of an open segment; what stood in it at the request before is not looked at again."""
+        made: Spoken | _Grown | None = kept(segment, self._encoder)
+        if isinstance(made, _Grown):
+            return made.parts
+        messages = segment.messages
+        key = id(messages[0])  # no other message has it, since its message is kept
+        known = self._growing.get(key)
+        if made is not None:
+            parts: tuple[Spoken, ...] = (made,)
+        elif known is not None and known.begins(messages):
+            rest = messages[len(known.messages) :]
+            parts = (*known.parts, self.speak(rest)) if rest else known.parts
+        else:
+            parts = (self.speak(messages),)
+        grown = _Grown(messages, tuple([part for part in parts if part.cuts]))
+        self._growing[key] = grown
+        self._growing.move_to_end(key)
+        if len(self._growing) > MAX_GROWING:
+            self._growing.popitem(last=False)
+        return grown.parts if made is not None else keep(segment, self._encoder, grown).parts
 
     def speak(self, messages: Sequence[Message]) -> Spoken:
         """Return *messages*, encoded."""
