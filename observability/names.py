@@ -157,6 +157,7 @@ CACHED_BEFORE: Final = "shoal.transition.cached_before"
 CACHED_AFTER: Final = "shoal.transition.cached_after"
 UNCACHED_AFTER: Final = "shoal.transition.uncached_after"
 MOVED_REGIONS: Final = "shoal.transition.regions"
+REGIONS_LOST: Final = "shoal.transition.regions.cache_tokens_lost"
 TOKENS_BEFORE: Final = "shoal.transition.tokens_before"
 TOKENS_AFTER: Final = "shoal.transition.tokens_after"
 

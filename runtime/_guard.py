@@ -84,6 +84,8 @@ async def fitting(live: Live, serving: Serving, question: Question | None) -> Se
     for last in (False, True):
         sending = _prepared(live, serving, question)
         over = await measure(live, serving, sending.request, sending.size)
+        if not over and sending.request.max_tokens < sending.wanted:
+            return _prepared(live, serving, question)  # what was counted may leave the reply more than the estimate did
         if not over:
             return sending
         if not last:
@@ -211,10 +213,9 @@ def _prepared(live: Live, serving: Serving, question: Question | None) -> Sendin
         prompt = _with_question(prompt, question)
     size = size_of(prompt)
     tokens = size.corrected(live, serving)
-    room = serving.profile.window_tokens - tokens
+    # A prompt that is estimated to fill the window is still counted: the estimate may be too high.
+    room = max(1, serving.profile.window_tokens - tokens)
     wanted = wanted_reply(live, serving)
-    if room < 1:
-        raise overflow(serving, tokens, wanted)
     model = stage.model
     temperature = None if model is None else model.temperature
     if question is not None:

@@ -61,11 +61,12 @@ async def measure(live: Live, serving: Serving, request: Request, size: Size, *,
         job: Id of the lane job that asks; 0 for none.
 
     Returns:
-        By how many tokens it and its reply pass the window, as counted; 0 where it may be sent. A provider that cannot
-        count, or has nothing better than an estimate, stops nothing: the estimate has let it pass.
+        By how many tokens it and its reply pass the window, as counted, or as estimated where nobody counts better; 0
+        where it may be sent.
     """
     window = serving.profile.window_tokens
-    if size.corrected(live, serving) + request.max_tokens < window // 2:
+    estimated = size.corrected(live, serving) + request.max_tokens
+    if estimated < window // 2:
         return 0
     try:
         counted = await serving.provider.count_tokens(request)
@@ -73,8 +74,9 @@ async def measure(live: Live, serving: Serving, request: Request, size: Size, *,
         tokens = error.prompt_tokens or size.corrected(live, serving)
         return max(1, tokens + request.max_tokens - window)
     except ProviderError:
-        return 0  # whatever is wrong with the provider, the request itself will meet it, with retries and a fallback
+        # Whatever is wrong with the provider, the request itself will meet it, with retries and a fallback.
+        return max(0, estimated - window)
     if counted.how == ESTIMATE or live.over:
-        return 0
+        return max(0, estimated - window)
     live.emit(TokensMeasured(request.model, counted.tokens, counted.how, size.regions, size.base, job))
     return max(0, counted.tokens + request.max_tokens - window)

@@ -323,11 +323,8 @@ async def _asked(live: Live, job_id: int, purpose: Purpose, settings: LaneSettin
         *(Part(s.owner, s.tokens, "messages") for s in request.messages),
     )
     size = _size(request)
+    over = await measure(live, serving, request, size, job=job_id)
     tokens = size.corrected(live, serving)
-    over = tokens + request.max_tokens - serving.profile.window_tokens
-    if over <= 0:
-        over = await measure(live, serving, request, size, job=job_id)
-        tokens = size.corrected(live, serving)
     if over > 0:
         raise JobFailed("overflow", str(overflow(serving, tokens, request.max_tokens)), final=True)
     if not _wanted(live, job_id):

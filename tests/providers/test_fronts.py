@@ -111,11 +111,12 @@ def test_what_is_a_runs_own_and_what_is_a_stages_is_where_others_part():
 def test_a_front_is_the_same_object_while_its_blocks_are():
     fronts = Fronts()
     blocks = [owned("a"), owned("b")]
-    made = [front(fronts, *blocks) for _ in range(4)]
-    assert made[2] is not made[3]  # looked at again ever more rarely
-    assert front(fronts, *blocks) is made[3]
-    assert front(fronts, *blocks, ahead=True) is not made[3]
-    assert front(fronts, *blocks, offered=tools(tool())) is not made[3]
+    made = [front(fronts, *blocks) for _ in range(8)]
+    assert made[0] is made[1] is not made[2]  # looked at again ever more rarely
+    assert made[2] is made[7]
+    assert made[0].made is made[7].made
+    assert front(fronts, *blocks, ahead=True) is not made[7]
+    assert front(fronts, *blocks, offered=tools(tool())) is not made[7]
 
 
 @pytest.mark.parametrize(("run_id", "purpose"), [("", "stage"), ("r", "titling"), ("other", "stage")])

@@ -116,6 +116,25 @@ async def test_a_counter_that_says_a_tenth_more_stops_the_first_request_that_is_
     assert (started.approx_tokens, sent.max_tokens) == (pytest.approx(own(sent) * 1.1, rel=0.01), asked[1][1])
 
 
+async def test_an_estimate_that_is_too_high_is_put_right_before_anything_is_refused():
+    task = Region("task", kind="pinned", max_tokens=5_000, seed=TASK.seed)
+    counter = Counter(lambda request: own(request) // 2)
+    provider = counted("done", count=counter, window_tokens=4_000, reply_tokens=1_500)
+    made = blueprint(stage(available_tools=()), regions=(task, TALK))
+    outcome, _ = await run_once(made, provider, task="x" * 18_000)
+    [sent] = [request for request in provider.requests if request.purpose == "stage"]
+    assert outcome.status == "complete"
+    assert own(sent) > 4_000
+    assert sent.max_tokens == 1_500
+
+
+async def test_a_prompt_that_is_estimated_to_fill_the_window_is_refused_where_nobody_counts_better():
+    task = Region("task", kind="pinned", max_tokens=5_000, seed=TASK.seed)
+    provider = counted("done", count=Counter(own, "estimate"), window_tokens=4_000)
+    with pytest.raises(RunIsPaused):
+        await run_once(blueprint(stage(available_tools=()), regions=(task, TALK)), provider, task="x" * 18_000)
+
+
 async def test_what_was_counted_corrects_the_estimates_of_a_resumed_run():
     counter = Counter(lambda request: own(request) * 2)
     provider = counted(Say("done", usage=Usage()), count=counter, reply_tokens=5_000)
