@@ -357,6 +357,36 @@ def test_what_a_vendor_has_of_its_own_may_follow_reasoning():
     assert (said[1], got.exchange.violations) == (search, ())
 
 
+def test_a_call_right_behind_its_reasoning_may_get_another_id_and_no_other_arguments():
+    desk = Desk(wire.Script((wire.think("a"), wire.call("f", call_id="call_1")), last="ok"))
+    body = {"model": REASONS, "store": False, "include": [ENCRYPTED]}
+    thought, _ = desk.send("/v1/responses", {**body, "input": [say()]}, OPENAI).json["output"]
+    same, other = ([say(), thought, made("mine", arguments=text), answer("mine")] for text in ("{}", '{"x":1}'))
+    assert desk.send("/v1/responses", {**body, "input": same}, OPENAI).exchange.violations == ()
+    assert desk.send("/v1/responses", {**body, "input": other}, OPENAI).rules == ["R2"]
+
+
+def test_what_a_vendor_has_of_its_own_may_not_change_behind_reasoning():
+    search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": ""}}
+    desk = Desk(wire.Script((wire.think("a"), wire.Raw(search)), last="ok"))
+    body = {"model": REASONS, "store": False, "include": [ENCRYPTED]}
+    thought, _ = desk.send("/v1/responses", {**body, "input": [say()]}, OPENAI).json["output"]
+    changed = {**search, "action": {"type": "search", "query": "other"}}
+    assert desk.send("/v1/responses", {**body, "input": [say(), thought, changed, say()]}, OPENAI).rules == ["R2"]
+
+
+def test_stored_reasoning_leads_what_has_no_id():
+    talk = Talk(store=True, encrypted=False)
+    thought, _, *calls = talk.said
+    assert talk.replay(thought, say("so", "assistant"), *map(bare, calls)).exchange.violations == ()
+
+
+def test_stored_reasoning_does_not_lead_what_the_user_says():
+    talk = Talk(store=True, encrypted=False)
+    body = {**talk.body, "input": [say(), talk.said[0], say("more")]}
+    assert talk.desk.send("/v1/responses", body, OPENAI).rules == ["R2"]
+
+
 @pytest.mark.parametrize("change", [{"summary": []}, {"id": "rs_other"}, {"encrypted_content": "AAAA"}])
 def test_reasoning_comes_back_unchanged(change: dict[str, Any]):
     talk = Talk()
