@@ -275,7 +275,7 @@ class Conversation:
             parts: tuple[Spoken, ...] = (made,)
         elif known is not None and known.begins(digests, messages):
             rest = messages[len(known.digests) :]
-            parts = (*known.parts, self.speak(rest)) if rest else known.parts
+            parts = (*known.parts, self.speak(rest, after=known.parts[-1].last)) if rest else known.parts
         else:
             parts = (self.speak(messages),)
         grown = _Grown(digests, tuple([part for part in parts if part.cuts]))
@@ -284,8 +284,8 @@ class Conversation:
             msgspec.structs.force_setattr(said, "grown", grown)
         return grown.parts if made is not None else keep(segment, self._encoder, grown).parts
 
-    def speak(self, messages: Sequence[Message]) -> Spoken:
-        """Return *messages*, encoded."""
+    def speak(self, messages: Sequence[Message], *, after: Role | None = None) -> Spoken:
+        """Return *messages*, encoded; *after* is the role of what stands in front of them, `None` for nothing."""
         turns = legal(messages)
         if not turns:
             return SILENCE
@@ -296,7 +296,7 @@ class Conversation:
             message = turn.message
             if needs_pause(before, message.role):
                 elements += self.turn(Turn(Message("user", (CLOSING,))))
-            elements += self.turn(self._placed(turn, before, turns[index + 1 :]))
+            elements += self.turn(self._placed(turn, before if index else after, turns[index + 1 :]))
             before = "tool" if turn.answers else message.role
             if message.role == "assistant":
                 thinks = self._thinks is not None and self._thinks(message)

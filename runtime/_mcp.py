@@ -13,10 +13,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, final
 
 import anyio
-import anyio.abc
 
 from shoal.blueprints import stage_tools
 from shoal.errors import ConfigInvalid, ConnectorFailed, DefinitionMissing, SpawnRefused
@@ -141,10 +140,13 @@ class Connection:
 
     def bound(self, name: str, original: str, description: str, schema: Mapping[str, Any], effects: Effects) -> Tool:
         """Return a tool of the server as runs call it."""
-        call = partial(self._call, original)
+
+        async def call(context: ToolContext, args: Mapping[str, Any]) -> ToolResult:
+            return await self._call(original, args)
+
         return Tool(name, description, schema, call, "ask", effects, connector=(self.server.name, original))
 
-    async def _call(self, name: str, _context: ToolContext, args: Mapping[str, Any]) -> ToolResult:
+    async def _call(self, name: str, args: Mapping[str, Any]) -> ToolResult:
         try:
             return await self._do(partial(_called, name, dict(args), self.server.timeout_s))
         except ConnectorFailed as exc:
@@ -236,7 +238,7 @@ class Connection:
         asked, self._asked = self._asked, []
         cause = error
         while isinstance(cause, ExceptionGroup):
-            cause = cause.exceptions[0]
+            cause = cast("ExceptionGroup[Exception]", cause).exceptions[0]
         if isinstance(cause, TimeoutError):
             cause = TimeoutError(f"it was not ready within {self.server.connect_timeout_s:g} s")
         for each in asked:

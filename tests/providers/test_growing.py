@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from providers_parts import ask, assistant, block, messages, request, result, segment, tool, tools, user
 
-from shoal.providers import SERVERS, Message, Request, Segment, ToolSet, chat_encoder, shipped_profile
+from shoal.providers import SERVERS, Message, Request, Segment, Text, ToolSet, chat_encoder, shipped_profile
 from shoal.providers._conversation import MAX_PARTS
 from shoal.providers._gemini import GeminiEncoder
 from shoal.providers._messages import MessagesEncoder
@@ -34,6 +34,7 @@ def encoders() -> dict[str, Callable[[Request], bytes]]:
 
 
 @pytest.mark.parametrize("name", ["messages", "responses", "gemini", "chat"])
+@example(said=[user("hello"), Message("system", (Text.of("hello"),))], steps=[1])
 @given(said=st.lists(messages(), min_size=1, max_size=14), steps=st.lists(st.integers(1, 4), max_size=12))
 def test_a_request_that_grew_has_the_bytes_of_one_made_anew(name: str, said: list[Message], steps: list[int]):
     grown = encoders()[name]
