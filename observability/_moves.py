@@ -16,7 +16,7 @@ from shoal.observability import names
 from shoal.observability._inferences import Inferences
 from shoal.observability._open import UNFINISHED, Open, Place
 from shoal.observability._spans import MOST_REGIONS, Link, Span, Value
-from shoal.observability._tally import Bill
+from shoal.observability._tally import NOTHING, Bill, Stretch
 from shoal.observability._tool_calls import ToolCalls
 from shoal.runtime.events import (
     GateBlocked,
@@ -49,7 +49,7 @@ class Moves:
         self._routing_cost: Decimal | None = _ZERO
         self._move_cost: Decimal | None = _ZERO
         self._cached = 0
-        self._sent: Mapping[str, int] = {}
+        self._sent: Mapping[str, Stretch] = {}
         self._gates: dict[str, int] = {}
         self._forced: set[str] = set()
 
@@ -166,19 +166,20 @@ class Moves:
         elif purpose == "compaction" and (self._place.move or self._made) is not None:
             self._move_cost = _sum(self._move_cost, cost)
 
-    def _measured(self, cached: int, uncached: int, after: Mapping[str, int]) -> dict[str, Value]:
+    def _measured(self, cached: int, uncached: int, after: Mapping[str, Stretch]) -> dict[str, Value]:
         if self._made is None:
             return {}
         before = self._sent
         every = {**before, **after}
-        regions = sorted(every, key=lambda name: -max(before.get(name, 0), after.get(name, 0)))[:MOST_REGIONS]
+        regions = sorted(every, key=lambda name: -max(_in(before, name).tokens, _in(after, name).tokens))[:MOST_REGIONS]
         return {
             names.CACHED_AFTER: cached,
             names.UNCACHED_AFTER: uncached,
             names.CACHE_LOST: max(0, self._cached - cached),
             names.MOVED_REGIONS: tuple(regions),
-            names.TOKENS_BEFORE: tuple([before.get(name, 0) for name in regions]),
-            names.TOKENS_AFTER: tuple([after.get(name, 0) for name in regions]),
+            names.TOKENS_BEFORE: tuple([_in(before, name).tokens for name in regions]),
+            names.TOKENS_AFTER: tuple([_in(after, name).tokens for name in regions]),
+            names.REGIONS_LOST: tuple([max(0, _in(before, name).cached - _in(after, name).read) for name in regions]),
         }
 
     def _settle_made(self, measured: dict[str, Value]) -> None:
@@ -215,6 +216,10 @@ class Moves:
             # It is over, and what it cost is still to be added.
             shown.append(msgspec.structs.replace(made, attributes=dict(made.attributes)))
         return shown
+
+
+def _in(sent: Mapping[str, Stretch], region: str) -> Stretch:
+    return sent.get(region, NOTHING)
 
 
 def _sum(known: Decimal | None, more: Decimal | None) -> Decimal | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import TypeAlias, final
+from typing import NamedTuple, TypeAlias, final
 
 from shoal.observability import names
 from shoal.observability._spans import MOST_REGIONS, SpanEvent, Value
@@ -20,6 +20,23 @@ _MOST_LISTED = 128
 
 Used: TypeAlias = tuple[str, int, int, int, Decimal | None]
 """What a region used: its name, tokens sent, those read from and written to a cache, and USD (`None`: unknown)."""
+
+
+class Stretch(NamedTuple):
+    """What a region had in one request.
+
+    Args:
+        tokens: All of it.
+        read: Of it read from a cache.
+        cached: Of it read from a cache or written to one.
+    """
+
+    tokens: int
+    read: int
+    cached: int
+
+
+NOTHING = Stretch(0, 0, 0)
 
 
 @final
@@ -66,9 +83,9 @@ class Bill:
         """Return all its regions as a span event, where the attributes do not show them all."""
         return _table(self.regions, at_ns)
 
-    def sent(self) -> Mapping[str, int]:
-        """Return the tokens that each region had in the request, by name."""
-        return {used[0]: used[1] for used in self.regions}
+    def sent(self) -> Mapping[str, Stretch]:
+        """Return what each region had in the request, by name."""
+        return {used[0]: Stretch(used[1], used[2], used[2] + used[3]) for used in self.regions}
 
 
 @final

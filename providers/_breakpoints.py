@@ -7,9 +7,9 @@ it is this run's or this stage's alone. Markers go where the tokens that a later
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import accumulate
-from typing import Literal, TypeAlias, final
+from typing import Any, Literal, TypeAlias, final
 
 import msgspec
 
@@ -107,6 +107,7 @@ class Front(msgspec.Struct, frozen=True):
         steady: How many of the spots are declared to be written once, from the front.
         chain: 16 bytes for each spot that stand for everything up to its end.
         known: Spots behind which the run has marked just this before.
+        made: What was made of it, for whoever makes the same again.
     """
 
     spots: tuple[Spot, ...] = ()
@@ -117,6 +118,7 @@ class Front(msgspec.Struct, frozen=True):
     steady: int = 0
     chain: tuple[bytes, ...] = ()
     known: frozenset[int] = frozenset()
+    made: dict[Hashable, Any] = {}
 
 
 NO_FRONT = Front()
@@ -202,6 +204,14 @@ def plan_breakpoints(
     return Markers(tuple([Marker(index, index < steady) for index in sorted(marked)]), explicit)
 
 
+def _held(said: Sequence[Spot]) -> int:
+    """Return how many spots a cache may hold, from the front."""
+    for index, spot in enumerate(said):
+        if not spot.cacheable:
+            return index
+    return len(said)
+
+
 def _marked(front: Front, said: Sequence[Spot], least: int, rules: MarkerRules) -> tuple[set[int], float]:
     """Return the indexes of all markers, and how many tokens a later request is expected to read at them."""
     end = _snapped(said, len(said) - 1)
@@ -246,12 +256,13 @@ def _also_known(marked: set[int], front: Front, rules: MarkerRules) -> set[int]:
 
 def _unseen(said: Sequence[Spot], end: int, rules: MarkerRules) -> int:
     """Return where the request before ended, if the vendor would not look there from *end*; else -1."""
-    before = next((index for index in range(end - 1, -1, -1) if said[index].ended), -1)
-    if before < 0:
-        return -1
-    distance = sum([spot.positions for spot in said[before + 1 : end + 1]])
-    seen = rules.look_back is not None and distance < rules.look_back - rules.margin
-    return -1 if seen else _snapped(said, before)
+    most = None if rules.look_back is None else rules.look_back - rules.margin
+    distance = said[end].positions
+    for before in range(end - 1, -1, -1):
+        if said[before].ended:
+            return -1 if most is not None and distance < most else _snapped(said, before)
+        distance += said[before].positions
+    return -1
 
 
 def _in_front(front: Front, most: int, stays: float, least: int) -> tuple[tuple[int, ...], float]:
@@ -260,7 +271,14 @@ def _in_front(front: Front, most: int, stays: float, least: int) -> tuple[tuple[
     A later request reads at the last marker up to which it is the same. So a marker is worth its tokens times the odds
     that the prefix ends between it and the next one; what stands behind the last of them stays with odds *stays*.
     """
-    places = [place for place in front.places if place.tokens >= least]
+    asked = ("places", most, stays, least)
+    made: tuple[tuple[int, ...], float] | None = front.made.get(asked)
+    if made is None:
+        made = front.made[asked] = _chosen([p for p in front.places if p.tokens >= least], most, stays)
+    return made
+
+
+def _chosen(places: Sequence[Place], most: int, stays: float) -> tuple[tuple[int, ...], float]:
     if not places or most < 1:
         return (), 0.0
     alone = [(place.tokens * (place.odds - stays), (place.index,)) for place in places]

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar, cast, final
 
 import msgspec
 
+from shoal.providers._breakpoints import BYTES_PER_TOKEN, Spot
 from shoal.providers._legality import (
     CLOSING,
     OPENING,
@@ -105,6 +106,16 @@ class Spoken(msgspec.Struct, frozen=True):
     blobs: int = 0
     side_px: int = 0
     runs: frozenset[str] = frozenset()
+    _spot: Spot | None = None
+
+    @property
+    def spot(self) -> Spot:
+        """All of it as one stretch, with its end as the place of a marker."""
+        if self._spot is None:
+            made = Spot("messages", self.wire.size // BYTES_PER_TOKEN, len(self.cuts), markable=self.cuts[-1].markable)
+            msgspec.structs.force_setattr(self, "_spot", made)
+            return made
+        return self._spot
 
     @property
     def leaves(self) -> Leaves:
@@ -118,6 +129,8 @@ class Spoken(msgspec.Struct, frozen=True):
 
 
 SILENCE = Spoken()
+
+MAX_PARTS = 8
 
 Say: TypeAlias = Callable[[Turn], Iterable[Element]]
 Between: TypeAlias = Callable[[str, str], bytes]
@@ -136,11 +149,37 @@ def keep(part: Part, encoder: object, made: T) -> T:
 
 
 @final
+class _Grown(msgspec.Struct, frozen=True):
+    """An open segment, as the parts that it grew by.
+
+    It holds digests of messages and not the messages: one of these keeps it.
+    """
+
+    digests: tuple[bytes, ...]
+    parts: tuple[Spoken, ...]
+
+    def begins(self, digests: Sequence[bytes], messages: Sequence[Message]) -> bool:
+        """Say whether *messages* go on where this ends, so that what is encoded of it holds whatever they say."""
+        count = len(self.digests)
+        if tuple(digests[:count]) != self.digests or len(self.parts) >= MAX_PARTS:
+            return False
+        ends_well = bool(self.parts) and not self.parts[-1].open and self.parts[-1].last != "system"
+        return ends_well and (len(messages) == count or messages[count].role != "tool")
+
+
+@final
 class _Said(msgspec.Struct, frozen=True):
-    """What was made of a turn, kept by its message while the results stay the same."""
+    """What was made of a turn, kept by its message while the results stay the same.
+
+    Args:
+        results: The results that stand behind it.
+        elements: What it is.
+        grown: Of the first message of an open segment: what was made of that so far.
+    """
 
     results: tuple[Message, ...]
     elements: tuple[Element, ...]
+    grown: _Grown | None = None
 
 
 @final
@@ -195,6 +234,8 @@ class Conversation:
         spoken: list[Spoken] = []
         held: tuple[Message, ...] = ()
         for index, segment in enumerate(segments):
+            if index == len(segments) - 1 and not held and not segment.closed:
+                return spoken + [part for part in self._grown(segment) if part.cuts]
             part = self.speak(held + segment.messages) if held else self.segment(segment)
             ahead = segments[index + 1].messages if index + 1 < len(segments) else ()
             answered = part.open and starts_answering(ahead)
@@ -209,9 +250,11 @@ class Conversation:
 
     def segment(self, segment: Segment) -> Spoken:
         """Return the messages of *segment*, encoded once."""
-        made: Spoken | None = kept(segment, self._encoder)
-        if made is not None:
+        made: Spoken | _Grown | None = kept(segment, self._encoder)
+        if isinstance(made, Spoken):
             return made
+        if made is not None and len(made.parts) == 1:
+            return made.parts[0]
         spoken = self.speak(segment.messages)
         if segment.closed:
             for message in segment.messages:
@@ -219,8 +262,30 @@ class Conversation:
                 msgspec.structs.force_setattr(message, "_wire", None)
         return keep(segment, self._encoder, spoken)
 
-    def speak(self, messages: Sequence[Message]) -> Spoken:
-        """Return *messages*, encoded."""
+    def _grown(self, segment: Segment) -> tuple[Spoken, ...]:
+        """Return the messages of an open segment; what stood in it at the request before is not looked at again."""
+        made: Spoken | _Grown | None = kept(segment, self._encoder)
+        if isinstance(made, _Grown):
+            return made.parts
+        messages = segment.messages
+        digests = tuple([message.digest for message in messages])
+        said: _Said | None = kept(messages[0], self._encoder)
+        known = None if said is None else said.grown
+        if made is not None:
+            parts: tuple[Spoken, ...] = (made,)
+        elif known is not None and known.begins(digests, messages):
+            rest = messages[len(known.digests) :]
+            parts = (*known.parts, self.speak(rest, after=known.parts[-1].last)) if rest else known.parts
+        else:
+            parts = (self.speak(messages),)
+        grown = _Grown(digests, tuple([part for part in parts if part.cuts]))
+        said = kept(messages[0], self._encoder)
+        if said is not None:
+            msgspec.structs.force_setattr(said, "grown", grown)
+        return grown.parts if made is not None else keep(segment, self._encoder, grown).parts
+
+    def speak(self, messages: Sequence[Message], *, after: Role | None = None) -> Spoken:
+        """Return *messages*, encoded; *after* is the role of what stands in front of them, `None` for nothing."""
         turns = legal(messages)
         if not turns:
             return SILENCE
@@ -231,7 +296,7 @@ class Conversation:
             message = turn.message
             if needs_pause(before, message.role):
                 elements += self.turn(Turn(Message("user", (CLOSING,))))
-            elements += self.turn(self._placed(turn, before, turns[index + 1 :]))
+            elements += self.turn(self._placed(turn, before if index else after, turns[index + 1 :]))
             before = "tool" if turn.answers else message.role
             if message.role == "assistant":
                 thinks = self._thinks is not None and self._thinks(message)

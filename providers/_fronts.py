@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from typing import final
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, final
 
 import msgspec
 
@@ -45,6 +45,7 @@ class _Habits(msgspec.Struct):
         tools: The tools of that.
         ahead: Whether stages were then to come that share the prefix.
         count: How many requests it sent.
+        again_at: The number of requests at which the odds of what has not changed are looked at again.
         seen: What each block did, by owner and number of the owner's block.
         marked: What stands for each prefix behind which a marker stood, the latest last.
         front: What was made of them; `None` at first.
@@ -54,6 +55,7 @@ class _Habits(msgspec.Struct):
     tools: ToolSet | None = None
     ahead: bool = False
     count: int = 0
+    again_at: int = 0
     seen: dict[tuple[str, int], _Seen] = {}
     marked: dict[bytes, None] = {}
     front: Front | None = None
@@ -101,10 +103,13 @@ class Fronts:
         )
         habits.count += 1
         # What stays as it is gets likelier to stay, which is looked at again ever more rarely.
-        if habits.front is None or not same or habits.count & (habits.count - 1) == 0:
+        if habits.front is None or not same or habits.count >= habits.again_at:
             _watch(habits, blocks)
             habits.blocks, habits.tools, habits.ahead = tuple(blocks), request.tools, request.stages_ahead
-            habits.front = self._made(request, blocks, tools_bytes, size_of, habits)
+            made = self._made(request, blocks, tools_bytes, size_of, habits)
+            # What was encoded of the same blocks still holds.
+            habits.front = made if habits.front is None or not same else _with(made, habits.front.made)
+            habits.again_at = 3 * habits.count
         return habits.front
 
     def _made(
@@ -151,6 +156,10 @@ class Fronts:
                 habits.marked[front.chain[marker.index]] = None
         while len(habits.marked) > MAX_MARKED:
             del habits.marked[next(iter(habits.marked))]
+
+
+def _with(front: Front, made: dict[Hashable, Any]) -> Front:
+    return msgspec.structs.replace(front, made=made)
 
 
 def _watch(habits: _Habits, blocks: Sequence[Block]) -> None:

@@ -5,7 +5,7 @@ Elements are content blocks; those of one role in a row share a message, over th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias, final
 
 import msgspec
@@ -31,7 +31,7 @@ from shoal.providers._legality import (
 from shoal.providers._messages_blocks import TEXT_OPEN, TURN, ContentBlocks
 from shoal.providers._messages_settings import Settings, settings_of
 from shoal.providers._outline import Outline, outline
-from shoal.providers._sent import Sent
+from shoal.providers._sent import Heads, Sent
 from shoal.providers._states import Reader
 from shoal.providers._text import Text
 from shoal.providers._values import Block, ModelProfile, Request, ToolSet
@@ -90,6 +90,7 @@ class MessagesEncoder:
         self._provider = provider
         self._reader = Reader(provider, profile.model, API)
         self._fronts = Fronts(tools_markable=True)
+        self._heads = Heads()
         self._conversation = Conversation(
             self,
             say=ContentBlocks(profile, self._reader).say,
@@ -117,21 +118,27 @@ class MessagesEncoder:
         spoken = self._conversation.whole(request.messages, tailed=tail_of(request) is not None)
         blocks = [block for block in request.system if not blank(block.texts)]
         self._check_blobs(request, spoken)
-        settings = settings_of(
-            request,
-            self.profile,
-            names=tools.names,
-            thinks=next((part.thinks for part in reversed(spoken) if part.thinks is not None), None),
-            version=self._version,
-            provider=self._provider,
-            counting=counting,
-        )
+        thinks = next((part.thinks for part in reversed(spoken) if part.thinks is not None), None)
+
+        def settings() -> bytes:
+            return _head(
+                settings_of(
+                    request,
+                    self.profile,
+                    names=tools.names,
+                    thinks=thinks,
+                    version=self._version,
+                    provider=self._provider,
+                    counting=counting,
+                )
+            )
+
+        head = self._heads.of(request, tools, (thinks, counting), settings)
         plan = self._outline(request, tools, blocks, spoken)
         markers = NO_MARKERS.markers if counting else self._markers(request, plan).markers
         body = Wire.of(
-            _head(settings),
-            self._tools(tools, plan, markers),
-            self._system(blocks, plan, markers),
+            head,
+            self._front(tools, blocks, plan, markers),
             b'"messages":[',
             self._messages(request, spoken, plan, markers),
             b"]}",
@@ -213,17 +220,27 @@ class MessagesEncoder:
         leaves = (b'{"type":"text","text":"', *bodies(block.texts), b'"')
         return keep(block, self, Wire(leaves, sum(map(len, leaves))))
 
-    def _tools(self, tools: Tools, plan: Outline, markers: Sequence[Marker]) -> Wire:
+    def _front(self, tools: Tools, blocks: Sequence[Block], plan: Outline, markers: Sequence[Marker]) -> Wire:
+        """Return what stands in front of the conversation, made once for the same markers."""
+        marked = plan.in_front(markers)
+        key = tuple(marked.values())
+        made: Wire | None = plan.front.made.get(key)
+        if made is None:
+            made = Wire.of(self._tools(tools, marked), self._system(blocks, plan, marked))
+            plan.front.made[key] = made
+        return made
+
+    def _tools(self, tools: Tools, marked: Mapping[int, Marker]) -> Wire:
         if not tools.names:
             return NOTHING
-        marker = plan.in_front(markers).get(0)
+        marker = marked.get(0)
         return Wire.of(b'"tools":[', tools.wire, b"" if marker is None else _cache_control(marker), b"}],")
 
-    def _system(self, blocks: Sequence[Block], plan: Outline, markers: Sequence[Marker]) -> Wire:
+    def _system(self, blocks: Sequence[Block], plan: Outline, at: Mapping[int, Marker]) -> Wire:
         if not blocks:
             return NOTHING
         first = len(plan.front.spots) - len(blocks)
-        marked = {index - first: _cache_control(marker) for index, marker in plan.in_front(markers).items()}
+        marked = {index - first: _cache_control(marker) for index, marker in at.items()}
         parts: list[bytes | Wire] = [b'"system":[']
         for index, block in enumerate(blocks):
             parts += [self.block(block), marked.get(index, b""), b"}," if index < len(blocks) - 1 else b"}],"]

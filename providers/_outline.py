@@ -67,18 +67,16 @@ def outline(
         tail_bytes: Bytes of the tail, which no marker covers.
     """
     far = max(0, len(spoken) - _NEAR)
-    spots = [_whole(part) for part in spoken[:far]]
+    spots = [part.spot for part in spoken[:far]]
     elements = [(index, len(part.cuts) - 1) for index, part in enumerate(spoken[:far])]
+    before = _before_last_turn(spoken, far, assistant)
     for index in range(far, len(spoken)):
         size = 0
         for at, cut in enumerate(spoken[index].cuts):
-            spots.append(Spot("messages", (cut.size - size) // BYTES_PER_TOKEN, markable=cut.markable))
+            tokens = (cut.size - size) // BYTES_PER_TOKEN
+            spots.append(Spot("messages", tokens, markable=cut.markable, ended=before == (index, at)))
             elements.append((index, at))
             size = cut.size
-    before = _before_last_turn(spoken[far:], assistant)
-    if before is not None:
-        at = elements.index((far + before[0], before[1]))
-        spots[at] = msgspec.structs.replace(spots[at], ended=True)
     if asks and spots:
         spots[-1] = msgspec.structs.replace(spots[-1], cacheable=False)
     if tail_bytes:
@@ -86,14 +84,10 @@ def outline(
     return Outline(front, tuple(spots), tuple(elements))
 
 
-def _whole(part: Spoken) -> Spot:
-    return Spot("messages", part.wire.size // BYTES_PER_TOKEN, len(part.cuts), markable=part.cuts[-1].markable)
-
-
-def _before_last_turn(spoken: Sequence[Spoken], assistant: str) -> tuple[int, int] | None:
+def _before_last_turn(spoken: Sequence[Spoken], far: int, assistant: str) -> tuple[int, int] | None:
     """Return the element in front of the last assistant turn, at which the request that it answered ended."""
     spoke = False
-    for index in range(len(spoken) - 1, -1, -1):
+    for index in range(len(spoken) - 1, far - 1, -1):
         cuts = spoken[index].cuts
         for at in range(len(cuts) - 1, -1, -1):
             if cuts[at].run == assistant:

@@ -20,7 +20,7 @@ from shoal.providers._legality import OPENING, blank, object_schema, tail_of, to
 from shoal.providers._outline import Outline, outline, under
 from shoal.providers._responses_items import API, TEXT_OPEN, Items
 from shoal.providers._schemas import is_strict
-from shoal.providers._sent import Sent
+from shoal.providers._sent import Heads, Sent
 from shoal.providers._states import Reader
 from shoal.providers._text import Text
 from shoal.providers._values import Block, ModelProfile, Request, ToolSet
@@ -100,6 +100,7 @@ class ResponsesEncoder:
         self.server = server
         self._provider = provider
         self._fronts = Fronts()
+        self._heads = Heads()
         items = Items(profile, Reader(provider, profile.model, API), marks_results=server.marks_results)
         self._conversation = Conversation(self, say=items.say, between=_between)
 
@@ -122,16 +123,21 @@ class ResponsesEncoder:
         blocks = [block for block in request.system if not blank(block.texts)]
         plan = self._outline(request, tools, blocks, spoken)
         markers = NO_MARKERS if counting else self._markers(request, plan)
-        settings = self._settings(request, tools.names)
-        if counting:
-            settings = {name: value for name, value in settings.items() if name in _COUNTED}
-        if cache_key is not None:
-            settings["prompt_cache_key"] = cache_key
-        if markers.explicit:
-            # Otherwise the vendor itself would write at the end, which no later request begins with.
-            settings["prompt_cache_options"] = {"mode": "explicit"}
+
+        def settings() -> bytes:
+            made = self._settings(request, tools.names)
+            if counting:
+                made = {name: value for name, value in made.items() if name in _COUNTED}
+            if cache_key is not None:
+                made["prompt_cache_key"] = cache_key
+            if markers.explicit:
+                # Otherwise the vendor itself would write at the end, which no later request begins with.
+                made["prompt_cache_options"] = {"mode": "explicit"}
+            return _json(made)[:-1] + b","
+
+        head = self._heads.of(request, tools, (cache_key, markers.explicit, counting), settings)
         body = Wire.of(
-            _json(settings)[:-1] + b",",
+            head,
             Wire.of(b'"tools":[', tools.wire, b"],") if tools.names else NOTHING,
             self._input(request, blocks, spoken, plan, markers.markers),
             b"]}",

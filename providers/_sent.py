@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import final
 
 import msgspec
 
+from shoal.providers._values import Request
 from shoal.providers._wire import Wire
+
+MAX_HEADS = 64
+_json = msgspec.json.Encoder(order="sorted").encode
 
 
 @final
@@ -25,3 +29,39 @@ class Sent(msgspec.Struct, frozen=True):
     names: Mapping[str, str]
     prefixes: tuple[bytes, ...] = ()
     headers: Mapping[str, str] = {}
+
+
+@final
+class Heads:
+    """The settings of requests as bytes, made once for all that ask the same.
+
+    Args:
+        most: How many are kept.
+    """
+
+    def __init__(self, *, most: int = MAX_HEADS) -> None:
+        self._most = most
+        self._made: dict[Hashable, tuple[bytes, object]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Heads, {len(self._made)} of them>"
+
+    def of(self, request: Request, tools: object, more: Hashable, make: Callable[[], bytes]) -> bytes:
+        """Return the settings of *request*.
+
+        Args:
+            request: The request.
+            tools: Its encoded tools: the same object for the same tools.
+            more: What else they depend on.
+            make: Makes them.
+        """
+        options = _json(request.options) if request.options else b""
+        asked = (request.model, request.max_tokens, request.temperature, request.output, request.allowed_tools)
+        key = (asked, id(tools), options, more)
+        made = self._made.get(key)
+        if made is None:
+            if len(self._made) >= self._most:
+                self._made.clear()
+            # The tools are kept with it, so that no other ones get their id.
+            made = self._made[key] = (make(), tools)
+        return made[0]

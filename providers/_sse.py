@@ -13,6 +13,12 @@ import msgspec
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
+_MAX_NAMES = 256
+
+_NAMED = re.compile(rb"event: ([^\n]*)\ndata: ([^\n]*)\n\n")
+_NAMED_FRAME = len(b"event: \ndata: \n\n")
+_BARE = re.compile(rb"data: ([^\n]*)\n\n")
+_BARE_FRAME = len(b"data: \n\n")
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 
@@ -46,6 +52,10 @@ class SseDecoder:
         self.last_id = ""
         self.retry_ms: int | None = None
         self._max_event_bytes = max_event_bytes
+        self._block: list[bytes] = []
+        """Pieces of an event whose end has not arrived, as long as every line ends in LF."""
+        self._names: dict[bytes, str] = {}
+        self._by_line = False
         self._line: list[bytes] = []
         self._data: list[bytes] = []
         self._name = b""
@@ -62,6 +72,78 @@ class SseDecoder:
         Raises:
             EventTooLong: An event is larger than `max_event_bytes`.
         """
+        if self._by_line:
+            return self._feed_lines(data)
+        if b"\r" in data:
+            # Where a line may end in CR, an event may end in more ways than one.
+            self._block.append(data)
+            return self._line_by_line()
+        return self._feed_blocks(data)
+
+    def _line_by_line(self) -> list[Event]:
+        """Go on line by line, from what is held on."""
+        self._by_line = True
+        held, self._block, self._held_bytes = b"".join(self._block), [], 0
+        return self._feed_lines(held)
+
+    def _feed_blocks(self, data: bytes) -> list[Event]:
+        """Take *data* of a stream whose lines end in LF: an event is what stands in front of an empty line."""
+        parts = self._block
+        ends = b"\n\n" in data or (data[:1] == b"\n" and self._ends_line())
+        if not ends:
+            parts.append(data)
+            self._held_bytes += len(data)
+            # Only lines tell data, which are limited, from comments, which are not.
+            return [] if self._held_bytes <= self._max_event_bytes else self._line_by_line()
+        whole = b"".join((*parts, data)) if parts else data
+        end = whole.rfind(b"\n\n") + 2
+        body, rest = (whole, b"") if end == len(whole) else (whole[:end], whole[end:])
+        self._block = [rest] if rest else []
+        events = self._usual(body)
+        self._held_bytes = len(rest)
+        return events if self._held_bytes <= self._max_event_bytes else events + self._line_by_line()
+
+    def _usual(self, body: bytes) -> list[Event]:
+        """Return the events of *body*, which ends with an empty line: at once where all of them look as they mostly do.
+
+        A pattern that covers every byte has skipped none, so what it found is all there is.
+        """
+        if len(body) <= self._max_event_bytes:
+            named = _NAMED.findall(body)
+            if sum([len(name) + len(data) for name, data in named]) + _NAMED_FRAME * len(named) == len(body):
+                self._at_start = False
+                return [Event(data, self._named(name)) for name, data in named]
+            bare = _BARE.findall(body)
+            if sum(map(len, bare)) + _BARE_FRAME * len(bare) == len(body):
+                self._at_start = False
+                return [Event(data) for data in bare]
+        events = [self._event(block) for block in body[:-2].split(b"\n\n")]
+        return [event for event in events if event is not None]
+
+    def _named(self, name: bytes) -> str:
+        known = self._names.get(name)
+        if known is None:
+            known = name.decode("utf-8", "replace") or "message"
+            if len(self._names) < _MAX_NAMES:
+                self._names[name] = known
+        return known
+
+    def _ends_line(self) -> bool:
+        """Say whether what is held ends with a line."""
+        return next((part[-1:] == b"\n" for part in reversed(self._block) if part), False)
+
+    def _event(self, block: bytes) -> Event | None:
+        """Return the event that the lines of *block* are; `None` where they have no data."""
+        self._held_bytes = 0
+        if self._at_start:
+            self._at_start = False
+            block = block.removeprefix(_BOM)
+        for line in block.split(b"\n"):
+            self._hold(len(line))
+            self._take(line)
+        return self._dispatch()
+
+    def _feed_lines(self, data: bytes) -> list[Event]:
         if self._after_cr and data:
             # The CR ended the line; an LF that follows it in the next read belongs to the same line end.
             self._after_cr = False

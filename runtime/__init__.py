@@ -8,7 +8,16 @@ from shoal.runtime._attachment import Attachable, Attachment, SeedValue
 from shoal.runtime._clock import Clock, virtual
 from shoal.runtime._handle import Outcome, Run, checked
 from shoal.runtime._lanes import WIDTHS, JobFailed
-from shoal.runtime._ledger import Ledger, RegionRow, StageRow, Tally, TransitionRow, ledger_of, plain_usage
+from shoal.runtime._ledger import (
+    Ledger,
+    RegionMove,
+    RegionRow,
+    StageRow,
+    Tally,
+    TransitionRow,
+    ledger_of,
+    plain_usage,
+)
 from shoal.runtime._limits import Limits
 from shoal.runtime._mcp import McpServer
 from shoal.runtime._orders import GivenTool, SpawnRequest
@@ -61,6 +70,7 @@ __all__ = [
     "Program",
     "Question",
     "Reader",
+    "RegionMove",
     "RegionRow",
     "Run",
     "RunRow",

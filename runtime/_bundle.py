@@ -88,10 +88,14 @@ def definition_of(bundle: Bundle, given: Sequence[Tool]) -> bytes:
 
 
 def _plain_tool(tool: Tool) -> dict[str, Any]:
-    said = {"name": tool.name, "source": tool.source, "schema": tool.schema, "description": tool.description}
-    if tool.connector is None:
-        return said
-    return {**said, "connector": tool.connector, "effects": asdict(tool.effects)}
+    said = {
+        "name": tool.name,
+        "source": tool.source,
+        "schema": tool.schema,
+        "description": tool.description,
+        "effects": asdict(tool.effects),  # what a call counts as depends on them, so they are part of the history
+    }
+    return said if tool.connector is None else {**said, "connector": tool.connector}
 
 
 def _plain(bundle: Bundle) -> dict[str, Any]:

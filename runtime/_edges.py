@@ -41,7 +41,7 @@ async def enter(live: Live, stage: str, serving: Serving) -> None:
     state = live.state
     program = state.program.stages[stage]
     window_tokens = serving.profile.window_tokens
-    prompt = prompt_of(program.stage) if program.stage.prompt_as == "nudge" else None
+    prompt = prompt_of(state.program.blueprint, program.stage) if program.stage.prompt_as == "nudge" else None
     said: Said | None = None
     if state.window is not None:
         said = await _vetted_word(live, prompt) if prompt else None

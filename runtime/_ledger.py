@@ -124,6 +124,39 @@ class StageRow(Tally):
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class RegionMove:
+    """What one transition did to one region.
+
+    Args:
+        tokens_before: What it cost in the last request before it.
+        tokens_after: What it cost in the first request after it.
+        cached_before: What the last request before it read from a cache or wrote to one.
+        cached_after: What the first request after it read from a cache.
+    """
+
+    tokens_before: int
+    tokens_after: int
+    cached_before: int
+    cached_after: int
+
+    @property
+    def cache_tokens_lost(self) -> int:
+        """Tokens of it that were cached before the transition and are not after it."""
+        return max(0, self.cached_before - self.cached_after)
+
+    def plain(self) -> dict[str, int]:
+        """Return it as plain values."""
+        return {
+            "tokens_before": self.tokens_before,
+            "tokens_after": self.tokens_after,
+            "cached_before": self.cached_before,
+            "cached_after": self.cached_after,
+            "cache_tokens_lost": self.cache_tokens_lost,
+        }
+
+
+@final
 @dataclass(slots=True)
 class TransitionRow:
     """What one transition did.
@@ -136,6 +169,8 @@ class TransitionRow:
         uncached_after: Input that the first request after it had to send uncached or written.
         cached_after: Input that the first request after it read from a cache.
         cached_before: Input that the last request before it read from a cache or wrote to one.
+        regions: What it did to each region that was sent before it or after it, in order of first appearance; empty
+            where no request came after it.
     """
 
     source: str
@@ -145,6 +180,7 @@ class TransitionRow:
     uncached_after: int = 0
     cached_after: int = 0
     cached_before: int = 0
+    regions: dict[str, RegionMove] = field(default_factory=dict[str, RegionMove])
 
     @property
     def cache_tokens_lost(self) -> int:
@@ -162,6 +198,7 @@ class TransitionRow:
             "cached_before": self.cached_before,
             "cached_after": self.cached_after,
             "uncached_after": self.uncached_after,
+            "regions": [{"region": name, **move.plain()} for name, move in self.regions.items()],
         }
 
 
@@ -243,11 +280,14 @@ class Ledger:
         elif payload.purpose == "compaction" and transition is not None:
             transition.cost = _sum(transition.cost, payload.cost)
         elif payload.purpose == "stage":
-            place.cached = usage.cache_read + usage.cache_write + usage.cache_write_long
+            sent = {share.owner: share for share in payload.attribution if share.input}
             if transition is not None:
                 transition.cached_after = usage.cache_read
                 transition.uncached_after = usage.input - usage.cache_read
+                transition.regions = _moved(place.sent, sent)
                 place.transition = None
+            place.cached = usage.input - usage.uncached
+            place.sent = sent
 
     def _share(self, row: StageRow, share: Share) -> None:
         region = row.regions.setdefault(share.owner, RegionRow())
@@ -295,8 +335,21 @@ class _Place:
     since: float | None = None
     heard: float = 0.0
     cached: int = 0
+    sent: dict[str, Share] = field(default_factory=dict[str, Share])
     routing_cost: Decimal | None = Decimal(0)
     transition: TransitionRow | None = None
+
+
+_NOT_SENT = Share("")
+
+
+def _moved(before: dict[str, Share], after: dict[str, Share]) -> dict[str, RegionMove]:
+    """Return what became of each owner between two requests."""
+    moves: dict[str, RegionMove] = {}
+    for owner in (*before, *after):
+        was, is_now = before.get(owner, _NOT_SENT), after.get(owner, _NOT_SENT)
+        moves[owner] = RegionMove(was.input, is_now.input, was.input - was.uncached, is_now.cache_read)
+    return moves
 
 
 def _sum(known: Decimal | None, more: Decimal | None) -> Decimal | None:

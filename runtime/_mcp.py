@@ -130,7 +130,7 @@ class Connection:
         """
         if self._tools is None:
             described = await self._do(_listed)
-            names = _names(self.server.name, [each.name for each in described])
+            names = legal_names(self.server.name, [each.name for each in described])
             self._tools = tuple(self._tool(name, each) for name, each in zip(names, described, strict=True))
         return self._tools
 
@@ -342,7 +342,7 @@ async def _called(name: str, args: dict[str, Any], timeout_s: float, client: mcp
     said: list[str] = []
     parts: list[Attachment] = []
     for piece in result.content:
-        text, part = _read(piece)
+        text, part = read_piece(piece)
         said.extend([text] if text else [])
         parts.extend([part] if part else [])
     text = "\n".join(said)
@@ -351,7 +351,7 @@ async def _called(name: str, args: dict[str, Any], timeout_s: float, client: mcp
     return ToolResult(Text.of(text), parts=tuple(parts))
 
 
-def _read(piece: Any) -> tuple[str, Attachment | None]:
+def read_piece(piece: Any) -> tuple[str, Attachment | None]:
     """Return a piece of a result as text, or as a part."""
     match piece.type:
         case "text":
@@ -377,7 +377,7 @@ def effects_of(hints: types.ToolAnnotations | None) -> Effects:
     return Effects(reads, not reads, hints.open_world_hint is not False, idempotent=idempotent)
 
 
-def _names(server: str, originals: Sequence[str]) -> Sequence[str]:
+def legal_names(server: str, originals: Sequence[str]) -> Sequence[str]:
     """Return the names under which models call a server's tools; they are legal, short enough, and each its own."""
     taken: dict[str, None] = {}
     for original in originals:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from shoal.blueprints import (
@@ -27,6 +28,7 @@ def refuse_unbuilt(blueprint: Blueprint) -> None:
 
 
 def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
+    on_windows = os.name == "nt"  # the hint about the shell says something there only
     whole = {
         "components.use": bool(blueprint.components),
         # A summary needs a model, and a child is born without waiting for one.
@@ -34,8 +36,7 @@ def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
             mapping.transform == "summarize" for each in blueprint.transforms for mapping in each.mappings
         ),
         "agent.dynamic_tools": blueprint.dynamic_tools,
-        "agent.batch_tool_hint": bool(blueprint.batch_tool_hint),
-        "agent.shell_hint": bool(blueprint.shell_hint),
+        "agent.shell_hint": bool(blueprint.shell_hint) and on_windows,
     }
     yield from (key for key, used in whole.items() if used)
     for stage in blueprint.stages:
@@ -44,7 +45,6 @@ def _unbuilt(blueprint: Blueprint) -> Iterator[str]:
 
 def _stage(path: str, stage: Stage) -> Iterator[str]:
     used = {
-        "batch_tool_hint": bool(stage.batch_tool_hint),
-        "shell_hint": bool(stage.shell_hint),
+        "shell_hint": bool(stage.shell_hint) and os.name == "nt",
     }
     yield from (f"{path}.{key}" for key, is_used in used.items() if is_used)

@@ -18,6 +18,10 @@ from shoal.runtime.context._store import Cut
 
 CONVERSATION = "conversation"
 INSTRUCTIONS = "stage_instructions"
+BATCH_HINT = (
+    "You can call several tools in one turn, and they run at the same time: send calls that do not need each other's "
+    "results together."
+)
 FINAL_OUTPUT = "final_output"
 TOOL_RESULTS = "tool_results"
 
@@ -121,10 +125,12 @@ def declared(blueprint: Blueprint) -> tuple[Region, ...]:
     return blueprint.regions or DEFAULT_REGIONS
 
 
-def prompt_of(stage: Stage) -> str:
-    """Return the prompt of *stage*, with what it is told of how to split its work; empty for none."""
+def prompt_of(blueprint: Blueprint, stage: Stage) -> str:
+    """Return the prompt of *stage*, with what it is told of calling tools and splitting its work; empty for none."""
+    wanted = blueprint.batch_tool_hint if stage.batch_tool_hint is None else stage.batch_tool_hint
+    hint = BATCH_HINT if wanted and stage.available_tools else ""
     split = stage.fan_out.split_prompt if stage.fan_out is not None else ""
-    return "\n".join(filter(None, (stage.system_prompt, split)))
+    return "\n".join(filter(None, (hint, stage.system_prompt, split)))
 
 
 def layout_of(blueprint: Blueprint, stage: Stage, theme: Theme) -> Layout:
@@ -145,7 +151,7 @@ def layout_of(blueprint: Blueprint, stage: Stage, theme: Theme) -> Layout:
     visible |= {name: everything[name] for name in ALWAYS_REGIONS if name not in visible}
     if knobs is not None:
         visible[CONVERSATION] = _unbounded(visible[CONVERSATION])
-    told = prompt_of(stage)
+    told = prompt_of(blueprint, stage)
     text = None if stage.prompt_as == "nudge" or not told else Text.of(told)
     order = {name: position for position, name in enumerate(visible)}
     system = [r for r in visible.values() if r.kind != "sliding_window" and r.placement != "tail"]

@@ -78,7 +78,8 @@ def attribute(
         parts: The prompt's parts in order, with estimated tokens.
         usage: What was billed.
         price: What the model costs; `None` where that is unknown.
-        overhead_tokens: Estimate of what frames the messages, 0 or more; it stands behind everything else.
+        overhead_tokens: Estimate of what frames the messages, 0 or more; it stands behind everything else, and is
+            billed where the bill is higher than what the parts come to.
 
     Returns:
         One share an owner, in the order in which they first appear, then the reply's. Read tokens cover the prompt
@@ -106,8 +107,9 @@ def _stretches(parts: Sequence[Part], total: int, overhead_tokens: int) -> list[
     Owners are scaled first, and each one's parts within it, so that a part that is cut in two changes nobody's sum.
     """
     pieces = [(part.owner, part.tokens) for part in parts]
-    # Somebody has to pay where nothing was estimated at all.
-    pieces.append((OVERHEAD, overhead_tokens or (0 if any(tokens for _, tokens in pieces) else 1)))
+    known = sum([tokens for _, tokens in pieces])
+    # Not every vendor bills frames, and those who do bill them on top. Where nothing is known, somebody has to pay.
+    pieces.append((OVERHEAD, min(overhead_tokens, max(0, total - known)) if known else 1))
     estimates: dict[str, int] = {}
     for owner, tokens in pieces:
         estimates[owner] = estimates.get(owner, 0) + tokens

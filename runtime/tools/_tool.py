@@ -212,8 +212,8 @@ class Tool:
         except (TypeError, ValueError) as exc:
             raise ToolInvalid(f"the schema of the tool `{self.name}` is no JSON: {exc}; write plain values") from exc
         object.__setattr__(self, "spec", ToolSpec(self.name, self.description, source))
-        cost = estimate_text(Text.of(f"{self.name}{self.description}{source.decode()}"))
-        object.__setattr__(self, "tokens", cost)
+        definition = f'{{"name":"{self.name}","description":"{self.description}","input_schema":{source.decode()}}}'
+        object.__setattr__(self, "tokens", estimate_text(Text.of(definition)))
 
 
 def schema_bytes(schema: Mapping[str, Any]) -> bytes:

@@ -86,6 +86,19 @@ def test_a_transition_says_what_the_next_request_had_to_send_again():
     assert said["shoal.transition.tokens_after"] == (0, 50, 40)
 
 
+def test_a_transition_says_of_each_region_what_is_cached_no_more():
+    story = begun()
+    before = (share("notes", 10, cache_read=30), share("talk", 0, cache_read=20, cache_write=40))
+    story.answer(story.ask(), usage=(10, 50, 40, 0, 5, 0), shares=before)
+    story.leave("work", "tell")
+    story.enter("tell")
+    after = (share("notes", 35, cache_read=5), share("plan", 50))
+    story.answer(story.ask(), usage=(85, 5, 0, 0, 5, 0), shares=after)
+    said = moved(story).attributes
+    lost = dict(zip(said["shoal.transition.regions"], said["shoal.transition.regions.cache_tokens_lost"], strict=True))
+    assert lost == {"notes": 25, "talk": 60, "plan": 0}
+
+
 def test_a_transition_behind_which_nothing_was_asked_says_nothing_of_what_was_lost():
     story = begun()
     story.leave("work", "tell")

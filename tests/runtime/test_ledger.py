@@ -222,6 +222,27 @@ def test_a_transition_says_what_it_lost_of_the_cache():
     assert (row.cached_before, row.cached_after, row.uncached_after, row.cache_tokens_lost) == (1000, 200, 750, 800)
 
 
+def test_a_transition_says_what_each_region_lost():
+    before = (Share("task", 0, 50, 0, 0), Share("talk", 10, 20, 15, 5), Share("reply.text", output=5))
+    after = (Share("task", 0, 50, 0, 0), Share("plan", 30, 0, 0, 0), Share("talk", 40, 10, 0, 0))
+    ledger = ledger_of(
+        events(
+            entered("a"),
+            billed((10, 70, 15, 5, 5, 0), "0", *before),
+            chosen("a", "b"),
+            entered("b"),
+            billed((70, 60, 0, 0, 5, 0), "0", *after),
+        )
+    )
+    moves = ledger.transitions[0].regions
+    assert {name: (move.tokens_before, move.tokens_after) for name, move in moves.items()} == {
+        "task": (50, 50),
+        "talk": (50, 50),
+        "plan": (0, 30),
+    }
+    assert {name: move.cache_tokens_lost for name, move in moves.items()} == {"task": 0, "talk": 30, "plan": 0}
+
+
 def test_a_transition_that_gains_lost_nothing():
     ledger = ledger_of(events(entered("a"), billed(), chosen("a", "b"), entered("b"), billed((0, 99, 0, 0, 1, 0))))
     assert ledger.transitions[0].cache_tokens_lost == 0
@@ -257,6 +278,16 @@ def test_plain_values_are_what_json_holds():
         "cached_before": 90,
         "cached_after": 0,
         "uncached_after": 1,
+        "regions": [
+            {
+                "region": "task",
+                "tokens_before": 100,
+                "tokens_after": 0,
+                "cached_before": 90,
+                "cached_after": 0,
+                "cache_tokens_lost": 90,
+            }
+        ],
     }
 
 

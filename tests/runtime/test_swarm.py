@@ -103,9 +103,9 @@ async def test_a_working_directory_that_is_not_there_is_refused():
 
 
 async def test_keys_that_are_not_acted_on_refuse_the_spawn_instead_of_being_half_obeyed():
-    made = blueprint(stage(available_tools=(), shell_hint=True, batch_tool_hint=True))
+    made = blueprint(stage(available_tools=()), components=("facts",), dynamic_tools=True)
     async with swarm_of(scripted()) as swarm:
-        with pytest.raises(NotBuiltYet, match=r"batch_tool_hint.*shell_hint"):
+        with pytest.raises(NotBuiltYet, match=r"components.use.*dynamic_tools"):
             await swarm.spawn(made, task="x")
 
 

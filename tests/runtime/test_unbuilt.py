@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from shoal.blueprints import (
     TransformMapping,
 )
 from shoal.errors import NotBuiltYet
+from shoal.runtime import _unbuilt
 from shoal.runtime._unbuilt import refuse_unbuilt
 
 PLAIN = Blueprint("made", (Stage("work"),))
@@ -38,8 +40,6 @@ WHOLE: list[tuple[str, dict[str, Any]]] = [
         {"transforms": (BlueprintTransform("a", "b", (TransformMapping("x", "y", "summarize"),)),)},
     ),
     ("agent.dynamic_tools", {"dynamic_tools": True}),
-    ("agent.batch_tool_hint", {"batch_tool_hint": True}),
-    ("agent.shell_hint", {"shell_hint": True}),
 ]
 
 
@@ -48,15 +48,12 @@ def test_a_key_of_the_blueprint_is_named(key: str, fields: dict[str, Any]):
     assert refused(replace(PLAIN, **fields)) == (key,)
 
 
-STAGE: list[tuple[str, dict[str, Any]]] = [
-    ("batch_tool_hint", {"batch_tool_hint": True}),
-    ("shell_hint", {"shell_hint": True}),
-]
-
-
-@pytest.mark.parametrize(("key", "fields"), STAGE, ids=[key for key, _ in STAGE])
-def test_a_key_of_a_stage_is_named_with_its_stage(key: str, fields: dict[str, Any]):
-    assert refused(replace(PLAIN, stages=(Stage("work", **fields),))) == (f"stages.work.{key}",)
+def test_the_hint_about_the_shell_says_nothing_but_on_windows(monkeypatch: pytest.MonkeyPatch):
+    made = replace(PLAIN, shell_hint=True, stages=(Stage("work", shell_hint=True),))
+    monkeypatch.setattr(_unbuilt, "os", SimpleNamespace(name="posix"))
+    refuse_unbuilt(made)
+    monkeypatch.setattr(_unbuilt, "os", SimpleNamespace(name="nt"))
+    assert refused(made) == ("agent.shell_hint", "stages.work.shell_hint")
 
 
 def test_what_is_switched_off_is_obeyed():
@@ -65,10 +62,5 @@ def test_what_is_switched_off_is_obeyed():
 
 
 def test_everything_that_is_used_is_named_at_once_in_the_order_of_the_file():
-    stages = (Stage("one", batch_tool_hint=True), Stage("two", shell_hint=True))
-    made = replace(PLAIN, dynamic_tools=True, stages=stages)
-    assert refused(made) == (
-        "agent.dynamic_tools",
-        "stages.one.batch_tool_hint",
-        "stages.two.shell_hint",
-    )
+    made = replace(PLAIN, components=("facts",), dynamic_tools=True)
+    assert refused(made) == ("components.use", "agent.dynamic_tools")

@@ -144,20 +144,17 @@ def _value(figures: Figures, keys: Sequence[str], path: str) -> str | Decimal | 
     for depth, key in enumerate(keys):
         if not isinstance(place, Mapping):
             raise ConfigInvalid(f"`{path}` is no figure: `{'.'.join(keys[:depth])}` holds nothing further")
-        inside = cast("Mapping[str, Any]", place)
-        if key not in inside:
+        table = cast("Mapping[str, Any]", place)
+        if key not in table:
             if depth and keys[depth - 1] in ("region", "stage"):
                 return None
-            raise ConfigInvalid(f"`{path}` is no figure: there is no {key!r}; there are {_listed(inside)}")
-        place = inside[key]
+            known = ", ".join(f"`{name}`" for name in table)
+            raise ConfigInvalid(f"`{path}` is no figure: there is no {key!r}; there are {known}")
+        place = table[key]
     if isinstance(place, Mapping):
-        listed = _listed(cast("Mapping[str, Any]", place))
-        raise ConfigInvalid(f"`{path}` holds several figures; name one: {listed}")
+        several = ", ".join(f"`{name}`" for name in cast("Mapping[str, Any]", place))
+        raise ConfigInvalid(f"`{path}` holds several figures; name one: {several}")
     return cast("str | Decimal | int | None", place)
-
-
-def _listed(figures: Mapping[str, Any]) -> str:
-    return ", ".join(f"`{name}`" for name in figures)
 
 
 def _plain(word: str) -> str:

@@ -1,0 +1,138 @@
+"""Requests of a conversation that grows: what was sent before is not looked at again, and the bytes are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from providers_parts import ask, assistant, block, messages, request, result, segment, tool, tools, user
+
+from shoal.providers import SERVERS, Message, Request, Segment, Text, ToolSet, chat_encoder, shipped_profile
+from shoal.providers._conversation import MAX_PARTS
+from shoal.providers._gemini import GeminiEncoder
+from shoal.providers._messages import MessagesEncoder
+from shoal.providers._responses import ResponsesEncoder
+from shoal.providers._sent import Heads
+
+PLAIN = replace(shipped_profile("claude-opus-5-5"), cache="none")
+
+
+def encoders() -> dict[str, Callable[[Request], bytes]]:
+    messages_encoder = MessagesEncoder("p", PLAIN)
+    responses, gemini = ResponsesEncoder("p", PLAIN), GeminiEncoder("p", PLAIN)
+    chat = chat_encoder(SERVERS["openai"], profile=replace(PLAIN, window_tokens=id(messages_encoder)))
+    return {
+        "messages": lambda asked: bytes(messages_encoder.encode(asked).body),
+        "responses": lambda asked: bytes(responses.encode(asked).body),
+        "gemini": lambda asked: bytes(gemini.encode(asked).body),
+        "chat": lambda asked: bytes(chat.encode(asked)),
+    }
+
+
+@pytest.mark.parametrize("name", ["messages", "responses", "gemini", "chat"])
+@example(said=[user("hello"), Message("system", (Text.of("hello"),))], steps=[1])
+@given(said=st.lists(messages(), min_size=1, max_size=14), steps=st.lists(st.integers(1, 4), max_size=12))
+def test_a_request_that_grew_has_the_bytes_of_one_made_anew(name: str, said: list[Message], steps: list[int]):
+    grown = encoders()[name]
+    count = 0
+    for step in [*steps, len(said)]:
+        count = min(len(said), count + step)
+        asked = Request("m", messages=(segment(*said[:count]),))
+        assert grown(asked) == encoders()[name](Request("m", messages=(segment(*map(copy, said[:count])),)))
+
+
+def copy(message: Message) -> Message:
+    return Message(
+        message.role,
+        message.texts,
+        message.calls,
+        message.call_id,
+        message.tool_name,
+        message.is_error,
+        message.state,
+        message.blobs,
+        message.turn_scoped,
+    )
+
+
+TURNS = [message for n in range(MAX_PARTS + 4) for message in (assistant("a", ask(f"c{n}")), result(f"c{n}"))]
+
+
+def growing(encoder: MessagesEncoder, *said: Message) -> list[Any]:
+    return encoder._conversation.whole((segment(*said),), tailed=False)
+
+
+def test_what_was_encoded_before_is_the_same_object():
+    encoder = MessagesEncoder("p", PLAIN)
+    first = growing(encoder, user("x"))
+    second = growing(encoder, user("x"), *TURNS[:2])
+    assert first[0] is not second[0]  # another message, though it says the same
+    opening = user("x")
+    parts = growing(encoder, opening)
+    more = growing(encoder, opening, *TURNS[:2])
+    assert [part is more[at] for at, part in enumerate(parts)] == [True]
+    assert len(more) == 2
+
+
+def test_many_parts_become_one_again():
+    encoder, opening = MessagesEncoder("p", PLAIN), user("x")
+    counts = [len(growing(encoder, opening, *TURNS[: 2 * n])) for n in range(MAX_PARTS + 2)]
+    assert max(counts) == MAX_PARTS
+    assert counts[MAX_PARTS:] == [1, 2]
+
+
+def test_a_result_that_comes_late_is_put_where_it_belongs():
+    encoder, opening = MessagesEncoder("p", PLAIN), user("x")
+    asked = assistant("", ask("c"))
+    growing(encoder, opening, asked)
+    late = growing(encoder, opening, asked, result("c", "late"))
+    assert b"late" in b"".join([leaf for part in late for leaf in part.leaves])
+
+
+def test_an_open_segment_keeps_what_it_became():
+    encoder = MessagesEncoder("p", PLAIN)
+    kept = segment(user("x"))
+    assert encoder._conversation.segment(kept) is encoder._conversation.spoken((kept,))[0]
+    other = segment(user("x"))
+    assert encoder._conversation.spoken((other,))[0] is encoder._conversation.segment(other)
+
+
+def test_a_segment_of_nothing_says_nothing():
+    encoder = MessagesEncoder("p", PLAIN)
+    blank = Segment("r", (user(" "),), 1)
+    assert encoder._conversation.spoken((blank,)) == []
+    assert len(growing(encoder, user(" "), user("x"))) == 1
+
+
+# --- what is made once
+
+
+def test_settings_are_made_once_for_all_that_ask_the_same():
+    heads, made = Heads(most=2), iter(range(9))
+    offered = object()
+
+    def head(tools: object = offered, **settings: Any) -> bytes:
+        return heads.of(request(user("x"), **settings), tools, None, lambda: b"%d" % next(made))
+
+    assert (head(), head(), head(temperature=0.5), head(options={"a": [1]})) == (b"0", b"0", b"1", b"2")
+    assert head(options={"a": [1]}) == b"2"
+    assert head(object()) == b"3"
+    assert repr(heads) == "<Heads, 2 of them>"
+
+
+def test_the_front_of_a_request_is_made_once_while_it_is_the_same():
+    encoder = MessagesEncoder("p", replace(shipped_profile("claude-opus-5-5"), min_cacheable_tokens=0))
+    offered: ToolSet = tools(tool())
+    system = (block("s" * 400, volatility="stable"), block("r" * 400))
+
+    def front(run_id: str = "r") -> Any:
+        asked = request(user("x"), system=system, tools=offered, run_id=run_id)
+        sent = encoder.encode(asked)
+        return sent.body.fragments[1]
+
+    assert front() is front()
+    assert front("") is not front("")
