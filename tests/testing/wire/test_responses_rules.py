@@ -73,6 +73,7 @@ BAD: list[tuple[str, str, dict[str, Any]]] = [
     ("R1", "more than once", ask(say(), made(), answer(), answer())),
     ("R1", "without a call", ask(say(), made(), answer(), answer("call_2"))),
     ("R1", "Duplicate call_id 'call_1'", ask(say(), made(), answer(), made(), answer())),
+    ("R1", "Duplicate call_id 'call_1'", ask(say(), made(), made(), answer())),
     ("R1", "maximum length 64, but got a string with length 65", ask(say(), made("x" * 65), answer("x" * 65))),
     ("R1", "minimum length 1", ask(say(), made(""), answer(""))),
     ("R3", "Item with id 'rs_1' not found.", ask({"type": "item_reference", "id": "rs_1"})),
@@ -379,6 +380,17 @@ def test_stored_reasoning_leads_what_has_no_id():
     talk = Talk(store=True, encrypted=False)
     thought, _, *calls = talk.said
     assert talk.replay(thought, say("so", "assistant"), *map(bare, calls)).exchange.violations == ()
+
+
+def test_an_item_of_another_response_does_not_stand_between_reasoning_and_what_came_of_it():
+    talk = Talk(store=True)
+    other = talk.desk.send("/v1/responses", {**talk.body, "input": [say()]}, OPENAI).json["output"]
+    assert talk.replay(*talk.said[:2], *other, *talk.said[2:]).rules == ["R2"]
+
+
+def test_an_id_that_was_never_given_is_just_not_found():
+    got = send(ask({"type": "item_reference", "id": "rs_1"}))
+    assert got.json["error"]["message"] == "Item with id 'rs_1' not found."
 
 
 def test_stored_reasoning_does_not_lead_what_the_user_says():
