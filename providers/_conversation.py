@@ -163,8 +163,14 @@ class _Grown(msgspec.Struct, frozen=True):
         count = len(self.digests)
         if tuple(digests[:count]) != self.digests or len(self.parts) >= MAX_PARTS:
             return False
-        ends_well = bool(self.parts) and not self.parts[-1].open and self.parts[-1].last != "system"
-        return ends_well and (len(messages) == count or messages[count].role != "tool")
+        if not self.parts or self.parts[-1].last == "system":
+            return False  # whether a system message may stand at the end depends on what follows it
+        asked: set[str] = set()
+        for message in messages[count:]:
+            if message.role == "tool" and message.call_id not in asked:
+                return False  # it answers a call in front of all that is new, or none
+            asked.update([call.call_id for call in message.calls])
+        return True
 
 
 @final

@@ -34,6 +34,8 @@ def encoders() -> dict[str, Callable[[Request], bytes]]:
 
 
 @pytest.mark.parametrize("name", ["messages", "responses", "gemini", "chat"])
+@example(said=[assistant("", ask("c"), ask("c")), user("x"), result("c"), user("y"), result("c")], steps=[3])
+@example(said=[assistant("", ask("c")), user("x"), assistant("a"), user("y"), result("c")], steps=[3])
 @example(said=[user("hello"), Message("system", (Text.of("hello"),))], steps=[1])
 @given(said=st.lists(messages(), min_size=1, max_size=14), steps=st.lists(st.integers(1, 4), max_size=12))
 def test_a_request_that_grew_has_the_bytes_of_one_made_anew(name: str, said: list[Message], steps: list[int]):
