@@ -11,10 +11,10 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, Protocol, TextIO, TypeAlias, final
 
-from shoal.errors import JournalDamaged
+from shoal.errors import DefinitionMissing, JournalDamaged, JournalFailed
 from shoal.observability import names
 from shoal.observability._spans import clip, first_line, span_id_of, span_name, tree_of
-from shoal.runtime import Event, Reader
+from shoal.runtime import Event, Reader, recorded
 from shoal.runtime.context import ContextCompacted, PromptEpoch
 from shoal.runtime.events import (
     ChildEnded,
@@ -73,6 +73,8 @@ class Logs:
         self._logger = logger
         self._history = history
         self._places: dict[str, _Place] = {}
+        self._default_knobs: dict[str, bool] = {}
+        """Whether nobody wrote the observation knobs that act on a run, by its definition."""
         self.lost = 0
         """Lines that could not be written, or not with all they could have said."""
 
@@ -88,6 +90,8 @@ class Logs:
         line = _LINES.get(type(event.payload))
         if line is not None and place.is_news(event.payload):
             self._write(event, place, line)
+        if isinstance(event.payload, RunSpawned) and self._has_default_knobs(event.payload.definition):
+            self._write(event, place, _BY_DEFAULT)
         if isinstance(event.payload, StageLeft):
             place.stage = place.stage_span = None
         elif isinstance(event.payload, RunEnded):
@@ -123,6 +127,20 @@ class Logs:
                 yield from self._history.read(run_id)
             except JournalDamaged:  # a line says less then; who resumes the run is told of the damage and its place
                 self.lost += 1
+
+    def _has_default_knobs(self, definition: str) -> bool:
+        """Say whether observation knobs act on the runs of *definition* that nobody wrote."""
+        if self._history is None:
+            return False
+        if definition not in self._default_knobs:
+            try:
+                program = recorded(self._history.definition(definition))
+            except (DefinitionMissing, JournalFailed):
+                return False
+            stages = [stage for stage in program.stages.values() if stage.layout.knobs is not None]
+            written = (program.blueprint.observations, *(each.stage.context.observations for each in stages))
+            self._default_knobs[definition] = bool(stages) and not any(layer is not None for layer in written)
+        return self._default_knobs[definition]
 
     def _write(self, event: Event, place: _Place, line: _Line) -> None:
         choose, said, fields = line
@@ -282,6 +300,13 @@ def _called(payload: ToolCallCompleted) -> dict[str, object]:
 def _ended_level(payload: RunEnded) -> Level:
     return "info" if payload.status in ("complete", "complete_interactive") else "warning"
 
+
+_BY_DEFAULT: _Line = (
+    _always("info"),
+    "old results are masked by default",
+    lambda _payload: {"profile": "coding", "docs": "docs/windows.md"},
+)
+"""Of a run without a layout: what nobody wrote acts on it."""
 
 _LINES: Mapping[type[Payload], _Line] = {
     RunSpawned: (_always("info"), "run spawned", _spawned),

@@ -83,34 +83,34 @@ class Metrics:
         """How many events could not be measured."""
         meter = self._meter
         self._tokens = meter.create_histogram(
-            "gen_ai.client.token.usage",
+            names.METRIC_TOKEN_USAGE,
             "{token}",
             "Tokens of a request and of its reply",
             explicit_bucket_boundaries_advisory=TOKEN_BUCKETS,
         )
         self._seconds = meter.create_histogram(
-            "gen_ai.client.operation.duration",
+            names.METRIC_OPERATION_DURATION,
             "s",
             "Time from a request to its whole reply",
             explicit_bucket_boundaries_advisory=SECOND_BUCKETS,
         )
         self._fill = meter.create_histogram(
-            "shoal.region.fill",
+            names.METRIC_REGION_FILL,
             "1",
             "Share of a region's budget that a request shows",
             explicit_bucket_boundaries_advisory=SHARES,
         )
         self._hits = meter.create_histogram(
-            "shoal.cache.hit_ratio",
+            names.METRIC_CACHE_HIT_RATIO,
             "1",
             "Share of a request's input that came from a cache",
             explicit_bucket_boundaries_advisory=SHARES,
         )
-        self._cost = meter.create_counter("shoal.cost", "{USD}", "What requests cost, by what they were billed for")
-        self._degraded = meter.create_counter("shoal.lane.degraded", "{job}", "Jobs that gave their fallback")
-        self._failed = meter.create_counter("shoal.lane.failed", "{job}", "Jobs that failed for a fault of theirs")
+        self._cost = meter.create_counter(names.METRIC_COST, "{USD}", "What requests cost, by whom it was for")
+        self._degraded = meter.create_counter(names.METRIC_LANE_DEGRADED, "{job}", "Jobs that gave their fallback")
+        self._failed = meter.create_counter(names.METRIC_LANE_FAILED, "{job}", "Jobs that failed for a fault of theirs")
         self._commits = meter.create_histogram(
-            "shoal.journal.commit.duration",
+            names.METRIC_COMMIT_DURATION,
             "s",
             "Time of one commit of the journal",
             explicit_bucket_boundaries_advisory=COMMIT_BUCKETS,
@@ -123,16 +123,16 @@ class Metrics:
         """Measure what no event of *swarm* says: its runs by state, pools, lanes, restarts."""
         self._watched = swarm
         gauge, counter = self._meter.create_observable_gauge, self._meter.create_observable_counter
-        gauge("shoal.runs", [self._of(_runs)], "{run}", "Runs that this process hosts")
-        gauge("shoal.pool.busy", [self._of(_busy)], "{request}", "What is in flight")
-        gauge("shoal.pool.queued", [self._of(_queued)], "{request}", "What waits for its turn")
-        counter("shoal.pool.wait", [self._of(_waited)], "s", "Time that was waited so far")
-        gauge("shoal.lane.queued", [self._of(_lane_queued)], "{job}", "Jobs that wait")
-        counter("shoal.actor.restarts", [self._of(_restarts)], "{restart}", "Restarts by a supervisor")
+        gauge(names.METRIC_RUNS, [self._of(_runs)], "{run}", "Runs that this process hosts")
+        gauge(names.METRIC_POOL_BUSY, [self._of(_busy)], "{request}", "What is in flight")
+        gauge(names.METRIC_POOL_QUEUED, [self._of(_queued)], "{request}", "What waits for its turn")
+        counter(names.METRIC_POOL_WAIT, [self._of(_waited)], "s", "Time that was waited so far")
+        gauge(names.METRIC_LANE_QUEUED, [self._of(_lane_queued)], "{job}", "Jobs that wait")
+        counter(names.METRIC_RESTARTS, [self._of(_restarts)], "{restart}", "Restarts by a supervisor")
 
     def committed(self, seconds: float, events: int) -> None:
         """Take note of a commit of the journal. Safe to call in a thread."""
-        self._commits.record(seconds, {"shoal.journal.events": "one" if events == 1 else "many"})
+        self._commits.record(seconds, {names.METRIC_EVENTS: "one" if events == 1 else "many"})
 
     def close(self) -> None:
         """Watch no longer, and stop what was started for it."""
@@ -180,9 +180,9 @@ class Metrics:
             case InferenceFailed(started=started):
                 self._seen(run_id).asked.pop(started, None)
             case LaneDegraded(lane, reason=reason):
-                self._degraded.add(1, {"shoal.lane": lane, names.REASON: reason})
+                self._degraded.add(1, {names.METRIC_LANE: lane, names.REASON: reason})
                 if reason not in ("dropped", "budget", "lane_down"):
-                    self._failed.add(1, {"shoal.lane": lane, names.REASON: reason})
+                    self._failed.add(1, {names.METRIC_LANE: lane, names.REASON: reason})
             case _:
                 pass
 
@@ -204,14 +204,14 @@ class Metrics:
         }
         uncached, read, written, written_long, output = done.usage[:5]
         sent = uncached + read + written + written_long
-        self._tokens.record(sent, {**named, "gen_ai.token.type": "input"})
-        self._tokens.record(output, {**named, "gen_ai.token.type": "output"})
+        self._tokens.record(sent, {**named, names.METRIC_TOKEN_TYPE: "input"})
+        self._tokens.record(output, {**named, names.METRIC_TOKEN_TYPE: "output"})
         self._seconds.record(max(0.0, event.at - at), named)
         placed = {names.AGENT_NAME: seen.agent, names.STAGE: seen.stage, names.REQUEST_MODEL: started.model}
         if sent:
             self._hits.record(read / sent, placed)
         for share in done.attribution:
-            where = {**placed, "shoal.region": share.owner}
+            where = {**placed, names.METRIC_REGION: share.owner}
             if share.cost:
                 self._cost.add(float(share.cost), where)
             tokens = share.uncached + share.cache_read + share.cache_write + share.cache_write_long

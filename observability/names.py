@@ -214,3 +214,28 @@ TARGET: Final = "shoal.target"
 REQUIREMENT: Final = "shoal.requirement"
 SENDER: Final = "shoal.sender"
 PROCESS: Final = "shoal.process"
+
+# --- metrics, and what they are told apart by
+
+METRIC_TOKEN_USAGE: Final = "gen_ai.client.token.usage"  # noqa: S105 - tokens of a model
+METRIC_OPERATION_DURATION: Final = "gen_ai.client.operation.duration"
+METRIC_TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105 - see above
+METRIC_RUNS: Final = "shoal.runs"
+METRIC_REGION_FILL: Final = "shoal.region.fill"
+METRIC_CACHE_HIT_RATIO: Final = "shoal.cache.hit_ratio"
+METRIC_COST: Final = "shoal.cost"
+METRIC_POOL_BUSY: Final = "shoal.pool.busy"
+METRIC_POOL_QUEUED: Final = "shoal.pool.queued"
+METRIC_POOL_WAIT: Final = "shoal.pool.wait"
+METRIC_LANE_QUEUED: Final = "shoal.lane.queued"
+METRIC_LANE_FAILED: Final = "shoal.lane.failed"
+METRIC_LANE_DEGRADED: Final = "shoal.lane.degraded"
+METRIC_RESTARTS: Final = "shoal.actor.restarts"
+METRIC_COMMIT_DURATION: Final = "shoal.journal.commit.duration"
+METRIC_POOL: Final = "shoal.pool"
+METRIC_LANE: Final = "shoal.lane"
+METRIC_REGION: Final = "shoal.region"
+METRIC_AGENT: Final = "shoal.agent"
+METRIC_STATE: Final = "shoal.state"
+METRIC_SUPERVISOR: Final = "shoal.supervisor"
+METRIC_EVENTS: Final = "shoal.journal.events"

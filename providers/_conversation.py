@@ -7,7 +7,6 @@ another place still shares all its bytes with the one before.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar, cast, final
 
@@ -131,7 +130,6 @@ class Spoken(msgspec.Struct, frozen=True):
 
 SILENCE = Spoken()
 
-MAX_GROWING = 1024
 MAX_PARTS = 8
 
 Say: TypeAlias = Callable[[Turn], Iterable[Element]]
@@ -151,27 +149,43 @@ def keep(part: Part, encoder: object, made: T) -> T:
 
 
 @final
-class _Said(msgspec.Struct, frozen=True):
-    """What was made of a turn, kept by its message while the results stay the same."""
+class _Grown(msgspec.Struct, frozen=True):
+    """An open segment, as the parts that it grew by.
 
-    results: tuple[Message, ...]
-    elements: tuple[Element, ...]
+    It holds digests of messages and not the messages: one of these keeps it.
+    """
+
+    digests: tuple[bytes, ...]
+    parts: tuple[Spoken, ...]
+
+    def begins(self, digests: Sequence[bytes], messages: Sequence[Message]) -> bool:
+        """Say whether *messages* go on where this ends, so that what is encoded of it holds whatever they say."""
+        count = len(self.digests)
+        if tuple(digests[:count]) != self.digests or len(self.parts) >= MAX_PARTS:
+            return False
+        if not self.parts or self.parts[-1].last == "system":
+            return False  # whether a system message may stand at the end depends on what follows it
+        asked: set[str] = set()
+        for message in messages[count:]:
+            if message.role == "tool" and message.call_id not in asked:
+                return False  # it answers a call in front of all that is new, or none
+            asked.update([call.call_id for call in message.calls])
+        return True
 
 
 @final
-class _Grown(msgspec.Struct, frozen=True):
-    """An open segment, as the parts that it grew by."""
+class _Said(msgspec.Struct, frozen=True):
+    """What was made of a turn, kept by its message while the results stay the same.
 
-    messages: tuple[Message, ...]
-    parts: tuple[Spoken, ...]
+    Args:
+        results: The results that stand behind it.
+        elements: What it is.
+        grown: Of the first message of an open segment: what was made of that so far.
+    """
 
-    def begins(self, messages: Sequence[Message]) -> bool:
-        """Say whether *messages* go on where this ends, so that what is encoded of it holds whatever they say."""
-        count = len(self.messages)
-        if messages[:count] != self.messages or len(self.parts) >= MAX_PARTS:
-            return False
-        ends_well = bool(self.parts) and not self.parts[-1].open and self.parts[-1].last != "system"
-        return ends_well and (len(messages) == count or messages[count].role != "tool")
+    results: tuple[Message, ...]
+    elements: tuple[Element, ...]
+    grown: _Grown | None = None
 
 
 @final
@@ -200,7 +214,6 @@ class Conversation:
         self._between = between
         self._thinks = thinks
         self._system_leads = system_leads
-        self._growing: OrderedDict[int, _Grown] = OrderedDict()
         self._opening = self.speak((Message("user", (OPENING,)),))
         self._closing = self.speak((Message("user", (CLOSING,)),))
 
@@ -261,24 +274,24 @@ class Conversation:
         if isinstance(made, _Grown):
             return made.parts
         messages = segment.messages
-        key = id(messages[0])  # no other message has it, since its message is kept
-        known = self._growing.get(key)
+        digests = tuple([message.digest for message in messages])
+        said: _Said | None = kept(messages[0], self._encoder)
+        known = None if said is None else said.grown
         if made is not None:
             parts: tuple[Spoken, ...] = (made,)
-        elif known is not None and known.begins(messages):
-            rest = messages[len(known.messages) :]
-            parts = (*known.parts, self.speak(rest)) if rest else known.parts
+        elif known is not None and known.begins(digests, messages):
+            rest = messages[len(known.digests) :]
+            parts = (*known.parts, self.speak(rest, after=known.parts[-1].last)) if rest else known.parts
         else:
             parts = (self.speak(messages),)
-        grown = _Grown(messages, tuple([part for part in parts if part.cuts]))
-        self._growing[key] = grown
-        self._growing.move_to_end(key)
-        if len(self._growing) > MAX_GROWING:
-            self._growing.popitem(last=False)
+        grown = _Grown(digests, tuple([part for part in parts if part.cuts]))
+        said = kept(messages[0], self._encoder)
+        if said is not None:
+            msgspec.structs.force_setattr(said, "grown", grown)
         return grown.parts if made is not None else keep(segment, self._encoder, grown).parts
 
-    def speak(self, messages: Sequence[Message]) -> Spoken:
-        """Return *messages*, encoded."""
+    def speak(self, messages: Sequence[Message], *, after: Role | None = None) -> Spoken:
+        """Return *messages*, encoded; *after* is the role of what stands in front of them, `None` for nothing."""
         turns = legal(messages)
         if not turns:
             return SILENCE
@@ -289,7 +302,7 @@ class Conversation:
             message = turn.message
             if needs_pause(before, message.role):
                 elements += self.turn(Turn(Message("user", (CLOSING,))))
-            elements += self.turn(self._placed(turn, before, turns[index + 1 :]))
+            elements += self.turn(self._placed(turn, before if index else after, turns[index + 1 :]))
             before = "tool" if turn.answers else message.role
             if message.role == "assistant":
                 thinks = self._thinks is not None and self._thinks(message)

@@ -20,11 +20,11 @@ OnDelta: TypeAlias = Callable[[TextDelta | ReasoningDelta], None]
 class Pace(Protocol):
     """Holds requests back, as `RateLimit` does."""
 
-    async def admit(self, tokens: int) -> None:
-        """Wait until a request of about *tokens* may go out, and count it."""
+    async def admit(self, tokens: int) -> int:
+        """Wait until a request of about *tokens* may go out, and return what it counts for."""
         ...
 
-    def settle(self, estimated: int, usage: Usage | None) -> None:
+    def settle(self, charged: int, usage: Usage | None) -> None:
         """Correct what was counted, once it is known what came of it."""
         ...
 
@@ -171,15 +171,14 @@ async def _paced(
 ) -> Completed:
     if pace is None:
         return await _ask(provider, request, attempt, on_delta)
-    tokens = _sent_tokens(request)
-    await pace.admit(tokens)
+    charged = await pace.admit(_sent_tokens(request))
     try:
         completed = await _ask(provider, request, attempt, on_delta)
     except ProviderError:
         if not attempt.arrived:
-            pace.settle(tokens, None)
+            pace.settle(charged, None)
         raise
-    pace.settle(tokens, completed.usage)
+    pace.settle(charged, completed.usage)
     return completed
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +15,8 @@ from shoal.providers._refusals import duration_s
 from shoal.providers._values import Usage
 
 MINUTE_S = 60.0
+_LEARNING = 0.5  # how much the newest answer says of the next
+_LEAST_SHARE = 0.02
 _MOMENT_S = 1e-6  # sums of floats miss by less; a wait that short might not move a clock on
 
 
@@ -150,6 +153,7 @@ class RateLimit:
         self._wall_clock = wall_clock
         self._turns = anyio.Lock()
         self._counts_output = True
+        self._share = 1.0
         self._waited_s = 0.0
 
     def __repr__(self) -> str:
@@ -171,34 +175,42 @@ class RateLimit:
         queued = turns.tasks_waiting + turns.locked
         return RateStatistics(self.requests_per_minute, self.tokens_per_minute, queued, self._waited_s)
 
-    async def admit(self, tokens: int) -> None:
-        """Wait until a request of *tokens* (estimated, 0 or more) may go out, and count it."""
+    async def admit(self, tokens: int) -> int:
+        """Wait until a request that shows *tokens* (estimated, 0 or more) may go out, and return what it counts for.
+
+        What a cache holds does not count, and how much that is shows only in the answer. So a request counts for the
+        share of its tokens that those before it came to; without that, runs over one cached prefix would wait for
+        each other's answers.
+        """
+        charged = math.ceil(tokens * self._share)
         began = self._clock()
         try:
             # One at a time: a large request is not passed for ever by small ones that find room sooner.
             async with self._turns:
-                while (wait_s := self._wait_s(tokens)) > _MOMENT_S:  # noqa: ASYNC110 - it is time that has to pass
+                while (wait_s := self._wait_s(charged)) > _MOMENT_S:  # noqa: ASYNC110 - it is time that has to pass
                     await anyio.sleep(wait_s)
                 self._requests.spend(1)
-                self._tokens.spend(tokens)
+                self._tokens.spend(charged)
         finally:
             self._waited_s += self._clock() - began
+        return charged
 
     def _wait_s(self, tokens: int) -> float:
         return max(self._requests.wait_s(1), self._tokens.wait_s(tokens))
 
-    def settle(self, estimated: int, usage: Usage | None) -> None:
+    def settle(self, charged: int, usage: Usage | None) -> None:
         """Correct what `admit` counted for a request, once it is known what came of it.
 
         Args:
-            estimated: What `admit` was told.
+            charged: What `admit` returned.
             usage: What the vendor counted; `None` where it gave no reply, which nobody counts.
         """
         counted = 0
         if usage is not None:
-            counted = usage.uncached + usage.cache_write + usage.cache_write_long
+            counted = usage.input - usage.cache_read
+            self._share += _LEARNING * (max(counted / max(usage.input, 1), _LEAST_SHARE) - self._share)
             counted += usage.output if self._counts_output else 0
-        self._tokens.spend(counted - estimated)
+        self._tokens.spend(counted - charged)
 
     def hold(self, seconds: float) -> None:
         """Let nothing through for *seconds*, which the vendor asked for: a minute at most."""

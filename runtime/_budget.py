@@ -201,7 +201,9 @@ class Purses:
             reached = full.short_of(worst, now, aside=False)
             if (reached is not None or not full.requests) and not full.told:
                 full.told = True
-                self._tell(full.run_id, reached or full.short_of(worst, now, aside=True) or _never())
+                why = reached or full.short_of(worst, now, aside=True)
+                assert why is not None  # it is full, so it is short of something
+                self._tell(full.run_id, why)
             await full.changed()
         return False
 
@@ -246,7 +248,3 @@ class Purses:
     def _under(self, run_id: str, owner: str) -> bool:
         spawned = next(self._journal.read(run_id)).payload
         return owner in getattr(spawned, "budgets", ())
-
-
-def _never() -> BudgetReached:
-    raise AssertionError("what is full is short of something")

@@ -13,10 +13,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, final
 
 import anyio
-import anyio.abc
 
 from shoal.blueprints import stage_tools
 from shoal.errors import ConfigInvalid, ConnectorFailed, DefinitionMissing, SpawnRefused
@@ -131,7 +130,7 @@ class Connection:
         """
         if self._tools is None:
             described = await self._do(_listed)
-            names = _names(self.server.name, [each.name for each in described])
+            names = legal_names(self.server.name, [each.name for each in described])
             self._tools = tuple(self._tool(name, each) for name, each in zip(names, described, strict=True))
         return self._tools
 
@@ -141,10 +140,13 @@ class Connection:
 
     def bound(self, name: str, original: str, description: str, schema: Mapping[str, Any], effects: Effects) -> Tool:
         """Return a tool of the server as runs call it."""
-        call = partial(self._call, original)
+
+        async def call(context: ToolContext, args: Mapping[str, Any]) -> ToolResult:
+            return await self._call(original, args)
+
         return Tool(name, description, schema, call, "ask", effects, connector=(self.server.name, original))
 
-    async def _call(self, name: str, _context: ToolContext, args: Mapping[str, Any]) -> ToolResult:
+    async def _call(self, name: str, args: Mapping[str, Any]) -> ToolResult:
         try:
             return await self._do(partial(_called, name, dict(args), self.server.timeout_s))
         except ConnectorFailed as exc:
@@ -236,7 +238,7 @@ class Connection:
         asked, self._asked = self._asked, []
         cause = error
         while isinstance(cause, ExceptionGroup):
-            cause = cause.exceptions[0]
+            cause = cast("ExceptionGroup[Exception]", cause).exceptions[0]
         if isinstance(cause, TimeoutError):
             cause = TimeoutError(f"it was not ready within {self.server.connect_timeout_s:g} s")
         for each in asked:
@@ -340,7 +342,7 @@ async def _called(name: str, args: dict[str, Any], timeout_s: float, client: mcp
     said: list[str] = []
     parts: list[Attachment] = []
     for piece in result.content:
-        text, part = _read(piece)
+        text, part = read_piece(piece)
         said.extend([text] if text else [])
         parts.extend([part] if part else [])
     text = "\n".join(said)
@@ -349,7 +351,7 @@ async def _called(name: str, args: dict[str, Any], timeout_s: float, client: mcp
     return ToolResult(Text.of(text), parts=tuple(parts))
 
 
-def _read(piece: Any) -> tuple[str, Attachment | None]:
+def read_piece(piece: Any) -> tuple[str, Attachment | None]:
     """Return a piece of a result as text, or as a part."""
     match piece.type:
         case "text":
@@ -375,7 +377,7 @@ def effects_of(hints: types.ToolAnnotations | None) -> Effects:
     return Effects(reads, not reads, hints.open_world_hint is not False, idempotent=idempotent)
 
 
-def _names(server: str, originals: Sequence[str]) -> Sequence[str]:
+def legal_names(server: str, originals: Sequence[str]) -> Sequence[str]:
     """Return the names under which models call a server's tools; they are legal, short enough, and each its own."""
     taken: dict[str, None] = {}
     for original in originals:

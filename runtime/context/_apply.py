@@ -40,7 +40,7 @@ def apply_write(
         change.key,
         None,
         change.parts,
-        part_tokens(message, intake) if change.parts else 0,
+        part_tokens=part_tokens(message, intake) if change.parts else 0,
     )
     newest = state.newest
     if change.replaces:
@@ -148,7 +148,7 @@ def _seed_entries(
                 key,
                 block.name,
                 block.parts,
-                part_tokens(message, sown.intake),
+                part_tokens=part_tokens(message, sown.intake),
             )
         )
     return entries

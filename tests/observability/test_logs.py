@@ -13,11 +13,12 @@ import pytest
 import structlog
 from spankit import CHILD, LISTS, ROOT, Story, blueprint, one, played, spans_of
 
-from shoal.blueprints import Stage
+from shoal.blueprints import Blueprint, Observations, Region, Stage, load, resolve
 from shoal.errors import JournalDamaged
 from shoal.observability import Logs, logs, trace_of
 from shoal.providers import Text
-from shoal.runtime import Event, MemoryJournal
+from shoal.runtime import Event, MemoryJournal, Program
+from shoal.runtime._bundle import bundle_of
 from shoal.runtime.context import ContextCompacted, PromptEpoch
 from shoal.runtime.events import (
     ChildEnded,
@@ -172,6 +173,27 @@ def test_a_script_that_goes_on_failing_is_said_once_for_each_region_and_function
         story.add(ScriptFailed("blueprint:b.py", function, "time", "", region))
     said = [(line["region"], line["function"]) for line in lines(story) if line["event"] == "script failed"]
     assert said == [("a", "render"), ("b", "render"), ("a", "on_write")]
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (Blueprint("bare", (Stage("work"),)), True),
+        (Blueprint("written", (Stage("work"),), observations=Observations(profile="coding")), False),
+        (Blueprint("laid-out", (Stage("work"),), regions=(Region("notes", max_tokens=100),)), False),
+    ],
+    ids=["bare", "written", "laid-out"],
+)
+def test_a_run_on_default_knobs_says_so_once_and_names_the_page(made: Blueprint, said: bool):
+    program = Program(bundle_of(made, lambda name, base: load(resolve(name, base=base))))
+    journal = MemoryJournal()
+    journal.define("digest", program.definition)
+    by_default = [line for line in lines(begun(), level="info", journal=journal) if "by default" in line["event"]]
+    assert [(line["level"], line["docs"]) for line in by_default] == ([("info", "docs/windows.md")] if said else [])
+
+
+def test_a_run_whose_definition_nobody_has_says_nothing_of_it():
+    assert not [line for line in lines(begun(), journal=MemoryJournal()) if "by default" in line["event"]]
 
 
 def test_what_nobody_looks_for_has_no_line():

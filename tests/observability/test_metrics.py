@@ -15,7 +15,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 import shoal
 from shoal.blueprints import Blueprint, CallerSeed, Nudge, Region, Stage
-from shoal.errors import ConfigInvalid
+from shoal.errors import ConfigInvalid, ProviderRefused
 from shoal.observability import Metrics, metrics_otlp, prometheus
 from shoal.providers import Usage
 from shoal.runtime import Event, MemoryJournal, SqliteJournal, Swarm, virtual
@@ -98,6 +98,15 @@ async def test_how_full_a_region_is_is_measured_against_its_budget():
     point = read.one("shoal.region.fill", **{"shoal.stage": "b", "shoal.region": "conversation"})
     assert 0 < point.max < 0.1
     assert not [p for p in read.points("shoal.region.fill") if dict(p.attributes)["shoal.region"] == "overhead"]
+
+
+async def test_a_request_that_failed_is_forgotten():
+    read, journal = Read(), MemoryJournal()
+    failing = scripted(ProviderRefused("no"))
+    async with Swarm([failing], journal, [read.metrics], clock=virtual()) as swarm:
+        await (await swarm.spawn(TWO, task="x")).result()
+    assert read.points("gen_ai.client.operation.duration") == []
+    assert read.metrics.faults == 0
 
 
 async def test_jobs_that_gave_their_fallback_are_counted():

@@ -200,3 +200,15 @@ async def test_a_run_that_did_nothing_has_a_page_too(tmp_path: Path):
         page = html_of(figures_of(journal, run.run_id))
         await run.cancel()
     assert "No request was answered." in page
+
+
+async def test_a_run_that_was_cancelled_in_a_stage_closes_its_visit():
+    journal = MemoryJournal()
+    async with Swarm([scripted(Say("late", delay_s=100))], journal, clock=virtual()) as swarm:
+        run = await swarm.spawn(TWO, task="x")
+        await anyio.sleep(5)
+        await run.cancel("enough")
+    figures = figures_of(journal, run.run_id)
+    assert figures["visits"][0]["to"] is not None
+    assert figures["run"]["reason"] == "enough"
+    assert "It entered no stage." in html_of({**figures, "visits": []})

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 from providers_parts import assistant, block, request, segment, tool, tools, user
 
-from shoal.providers import NO_TOOLS, Block, Request, Text, ToolSet, shipped_profile
+from shoal.providers import NO_TOOLS, SERVERS, Block, Request, Text, ToolSet, chat_encoder, shipped_profile
 from shoal.providers._breakpoints import Front, Marker
 from shoal.providers._fronts import Fronts
+from shoal.providers._gemini import GeminiEncoder
 from shoal.providers._messages import MessagesEncoder
 from shoal.providers._outline import Outline, under
+from shoal.providers._responses import ResponsesEncoder
 
 
 def owned(owner: str, text: str = "x" * 400, **settings: object) -> Block:
@@ -203,3 +205,23 @@ def test_without_markers_every_place_leads_that_is_long_enough():
     made = Outline(front(Fronts(), owned("a", volatility="stable"), owned("b"), owned("c")))
     assert made.leading(0) == made.front.chain
     assert made.leading(150) == made.front.chain[1:]
+
+
+# --- who leads
+
+
+def test_caches_without_markers_have_prefixes_to_wait_for_too():
+    system = (block("s" * 40_000, volatility="stable"), block("r" * 400))
+    asked = request(user("x"), system=system, run_id="r")
+    profile = shipped_profile("gpt-5.4")
+    chat = chat_encoder(SERVERS["openai"], profile=profile)
+    ours, theirs = (chat.sent(asked, cache_key=key).prefixes for key in ("a", "b"))
+    assert len(ours) == 2
+    assert set(ours).isdisjoint(theirs)
+    assert len(ResponsesEncoder("openai", profile).encode(asked).prefixes) == 2
+    assert len(GeminiEncoder("google", shipped_profile("gemini-3.8-flash")).encode(asked).prefixes) == 2
+
+
+def test_a_server_that_shares_at_once_has_nobody_wait():
+    asked = request(user("x"), system=(block("s" * 40_000, volatility="stable"),), run_id="r")
+    assert chat_encoder(SERVERS["vllm"]).sent(asked).prefixes == ()

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from providers_parts import ask, assistant, block, messages, request, result, segment, tool, tools, user
 
-from shoal.providers import SERVERS, Message, Request, Segment, ToolSet, chat_encoder, shipped_profile
-from shoal.providers._conversation import MAX_GROWING, MAX_PARTS
+from shoal.providers import SERVERS, Message, Request, Segment, Text, ToolSet, chat_encoder, shipped_profile
+from shoal.providers._conversation import MAX_PARTS
 from shoal.providers._gemini import GeminiEncoder
 from shoal.providers._messages import MessagesEncoder
 from shoal.providers._responses import ResponsesEncoder
@@ -34,6 +34,9 @@ def encoders() -> dict[str, Callable[[Request], bytes]]:
 
 
 @pytest.mark.parametrize("name", ["messages", "responses", "gemini", "chat"])
+@example(said=[assistant("", ask("c"), ask("c")), user("x"), result("c"), user("y"), result("c")], steps=[3])
+@example(said=[assistant("", ask("c")), user("x"), assistant("a"), user("y"), result("c")], steps=[3])
+@example(said=[user("hello"), Message("system", (Text.of("hello"),))], steps=[1])
 @given(said=st.lists(messages(), min_size=1, max_size=14), steps=st.lists(st.integers(1, 4), max_size=12))
 def test_a_request_that_grew_has_the_bytes_of_one_made_anew(name: str, said: list[Message], steps: list[int]):
     grown = encoders()[name]
@@ -98,13 +101,6 @@ def test_an_open_segment_keeps_what_it_became():
     assert encoder._conversation.segment(kept) is encoder._conversation.spoken((kept,))[0]
     other = segment(user("x"))
     assert encoder._conversation.spoken((other,))[0] is encoder._conversation.segment(other)
-
-
-def test_of_many_conversations_the_oldest_is_forgotten():
-    encoder = MessagesEncoder("p", PLAIN)
-    for _ in range(MAX_GROWING + 5):
-        growing(encoder, user("x"))
-    assert len(encoder._conversation._growing) == MAX_GROWING
 
 
 def test_a_segment_of_nothing_says_nothing():

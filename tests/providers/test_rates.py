@@ -42,9 +42,25 @@ async def test_a_request_larger_than_the_limit_waits_for_all_of_it():
 async def test_what_was_counted_too_high_is_given_back():
     limit = RateLimit(tokens_per_minute=600)
     await limit.admit(600)
-    limit.settle(600, Usage(uncached=40, cache_read=5000, cache_write=20, cache_write_long=10, output=30))
+    limit.settle(600, Usage(uncached=40, cache_write=20, cache_write_long=10, output=30))
     assert await waited(limit, 500) == 0
     assert await waited(limit, 1) > 0
+
+
+async def test_a_request_counts_for_the_share_that_no_cache_held_of_those_before_it():
+    limit = RateLimit(tokens_per_minute=1000)
+    charged = [await limit.admit(1000)]
+    for _ in range(4):
+        limit.settle(charged[-1], Usage(uncached=100, cache_read=900))
+        charged.append(await limit.admit(1000))
+    assert charged == [1000, 550, 325, 213, 157]
+
+
+async def test_however_much_a_cache_held_a_request_counts_for_something():
+    limit = RateLimit()
+    for _ in range(50):
+        limit.settle(0, Usage(cache_read=1000))
+    assert await limit.admit(1000) in (20, 21)
 
 
 async def test_what_came_to_nothing_counts_nothing():

@@ -473,7 +473,7 @@ async def test_a_child_whose_parent_ended_while_nobody_looked_is_ended_when_it_i
         await live.durable()
     journal.close()
     journal = SqliteJournal(database)
-    async with swarm_of(cast([], []), journal=journal) as swarm:
+    async with swarm_of(cast([], [Say("late", delay_s=500)]), journal=journal) as swarm:
         again = await swarm.resume_tree(child.run_id)
         assert (await again.result()).reason == "its parent ended"
     journal.close()

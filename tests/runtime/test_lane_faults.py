@@ -208,7 +208,7 @@ async def test_jobs_that_hang_fill_their_own_lane_only():
     async with swarm_of(world.provider, retry=RetryPolicy(attempts=1)) as swarm:
         slow = made(timeout_s=20.0)
         runs = [await swarm.spawn(slow, task="do it", tools=(world.tool,)) for _ in range(12)]
-        await anyio.sleep(4 * TURN_S)
+        await anyio.sleep(4.5 * TURN_S)
         assert "4/4 running, 8 queued" in repr(swarm.hall.lanes["compaction"])
         assert [run.title for run in runs] == ["A title"] * 12
         for run in runs:

@@ -13,14 +13,20 @@ from typing import Any
 
 import anyio
 import pytest
+from mcp import types
 from runkit import TALK, TASK, blueprint, bodies, messages, stage
 
 from shoal.blueprints import Blueprint
 from shoal.errors import ConfigInvalid, DefinitionMissing, SpawnRefused
 from shoal.runtime import McpServer, Permissions, SqliteJournal, Swarm
-from shoal.runtime._mcp import Connection, effects_of
+from shoal.runtime._mcp import Connection, effects_of, legal_names, read_piece
 from shoal.runtime.tools import Effects
 from shoal.testing import Say, ScriptedProvider, call
+
+
+def _held(contents: Any) -> types.EmbeddedResource:
+    return types.EmbeddedResource(type="resource", resource=contents)
+
 
 pytestmark = [pytest.mark.anyio, pytest.mark.sockets, pytest.mark.wall_limit(60)]
 
@@ -311,3 +317,49 @@ class Hints:
 )
 def test_the_hints_of_a_server_are_effects(hints: Any, effects: Effects):
     assert effects_of(hints) == effects
+
+
+# --- what servers may say
+
+
+@pytest.mark.parametrize(
+    ("piece", "text", "part"),
+    [
+        (types.TextContent(type="text", text="said"), "said", None),
+        (types.AudioContent(type="audio", data="AAEC", mimeType="audio/wav"), "", ("audio.wav", b"\x00\x01\x02")),
+        (types.ResourceLink(type="resource_link", name="a page", uri="file:///a.md"), "[a page](file:///a.md)", None),
+        (_held(types.TextResourceContents(uri="file:///a.md", text="inside")), "inside", None),
+        (_held(types.BlobResourceContents(uri="file:///a.bin", blob="AAEC")), "", ("a.bin", b"\x00\x01\x02")),
+    ],
+)
+def test_every_kind_of_answer_is_text_or_a_part(piece: Any, text: str, part: tuple[str, bytes] | None):
+    said, found = read_piece(piece)
+    assert said == text
+    assert (found and (found.name, found.data)) == part
+
+
+def test_names_that_become_equal_are_told_apart():
+    long = "x" * 100
+    assert list(legal_names("s", ["a b", "a_b", "a.b"])) == ["s__a_b", "s__a_b_2", "s__a_b_3"]
+    assert [len(name) for name in legal_names("s", [long, long])] == [64, 64]
+    assert len(set(legal_names("s", [long, long]))) == 2
+
+
+async def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "httpx2", None)
+    async with swarm_with() as (swarm, _):
+        with pytest.raises(SpawnRefused, match=r"install `shoal\[mcp\]`"):
+            await swarm.spawn(using(connectors=("local",)), task="x")
+
+
+async def test_a_run_that_is_cancelled_in_a_call_leaves_the_server_for_others():
+    allowed = Permissions(launch={"local__slow": "allow", "local__add": "allow"})
+    replies = (does("local__slow"), does("local__add", a=1, b=2), "done")
+    async with swarm_with(*replies, permissions=allowed) as (swarm, provider):
+        first = await swarm.spawn(using("slow", "add"), task="x")
+        while "ToolCallStarted" not in [event.kind for event in swarm.journal.read(first.run_id)]:  # noqa: ASYNC110
+            await anyio.sleep(0.05)
+        await first.cancel()
+        second = await swarm.spawn(using("slow", "add"), task="y")
+        await second.result()
+    assert results(provider) == ["3"]

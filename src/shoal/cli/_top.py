@@ -7,7 +7,7 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -51,7 +51,7 @@ def _state(reader: Reader, run_id: str) -> RunState:
 
 
 @contextmanager
-def _keys() -> Iterator[int]:
+def _keys() -> Generator[int]:
     """Have keys arrive one by one and unseen while the block runs; Ctrl-C stays what it is."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)

@@ -144,14 +144,16 @@ def _value(figures: Figures, keys: Sequence[str], path: str) -> str | Decimal | 
     for depth, key in enumerate(keys):
         if not isinstance(place, Mapping):
             raise ConfigInvalid(f"`{path}` is no figure: `{'.'.join(keys[:depth])}` holds nothing further")
-        if key not in place:
+        table = cast("Mapping[str, Any]", place)
+        if key not in table:
             if depth and keys[depth - 1] in ("region", "stage"):
                 return None
-            known = ", ".join(f"`{name}`" for name in place)
+            known = ", ".join(f"`{name}`" for name in table)
             raise ConfigInvalid(f"`{path}` is no figure: there is no {key!r}; there are {known}")
-        place = place[key]
+        place = table[key]
     if isinstance(place, Mapping):
-        raise ConfigInvalid(f"`{path}` holds several figures; name one: {', '.join(f'`{name}`' for name in place)}")
+        several = ", ".join(f"`{name}`" for name in cast("Mapping[str, Any]", place))
+        raise ConfigInvalid(f"`{path}` holds several figures; name one: {several}")
     return cast("str | Decimal | int | None", place)
 
 

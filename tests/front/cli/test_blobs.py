@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import wave
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,15 @@ def test_one_part_is_listed_by_itself(shell: Shell, seen: str):
 def test_what_cannot_be_had_is_said(shell: Shell, seen: str, more: tuple[str, ...], message: str):
     said = shell("blobs", seen, *more)
     assert (said.status, message in said.err) == (2, True)
+
+
+def test_of_a_recording_its_length_is_told(shell: Shell, serve: Serve, answers: Path, tmp_path: Path):
+    with wave.open(str(tmp_path / "chime.wav"), "wb") as chime:
+        chime.setparams((1, 1, 8_000, 0, "NONE", ""))
+        chime.writeframes(bytes(24_000))
+    serve(ScriptedProvider(call("submit_output", content="an answer"), "done", purposes={"titling": "A title"}))
+    shell("run", answers, "--workdir", answers, "--brief", f"@{tmp_path / 'chime.wav'}")
+    assert " 3 s " in shell("blobs", str(newest(shell)["run_id"])).out
 
 
 def test_a_run_without_parts_says_so(shell: Shell, serve: Serve, answers: Path):

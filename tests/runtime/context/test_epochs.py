@@ -429,9 +429,23 @@ def test_messages_that_a_person_sends_are_part_of_the_stream():
 # --- what scripts show
 
 
+def contents(ctx: Any) -> str:
+    return "\n".join(entry["content"] for entry in ctx["entries"])
+
+
+def counts(ctx: Any) -> Any:
+    return {"messages": [{"role": "user", "content": f"{len(ctx['entries'])} entries"}]}
+
+
+def saying(*texts: str) -> Callable[[Any], str]:
+    """Return a script that shows *texts*, one a request, and the last from then on."""
+    left = list(texts)
+    return lambda _ctx: left.pop(0) if len(left) > 1 else left[0]
+
+
 def brainy(*regions: Region, **hooks: Any) -> Held:
     """Return a window with a region that a script shows, whose first request was sent."""
-    hooks.setdefault("render", lambda ctx: "\n".join(entry["content"] for entry in ctx["entries"]))
+    hooks.setdefault("render", contents)
     held = Held(Region("brain", kind="custom", script="brain.py"), *regions, scripts={"brain": hooks})
     held.write("brain", "first")
     held.say("Hello")
@@ -450,7 +464,7 @@ def test_what_a_script_shows_anew_is_said_again_under_the_regions_name():
 
 
 def test_what_a_script_shows_as_before_is_not_said_again():
-    held = brainy(render=lambda ctx: "the same")
+    held = brainy(render=saying("the same"))
     held.write("brain", "second")
     held.rendered()
     held.send()
@@ -461,8 +475,7 @@ def test_what_a_script_shows_as_before_is_not_said_again():
 
 
 def test_a_script_that_shows_nothing_any_more_is_said_to_be_empty():
-    shows = iter(["something", "", ""])
-    held = brainy(render=lambda ctx: next(shows))
+    held = brainy(render=saying("something", ""))
     held.rendered()
     assert said(held.send())[-1] == ("system", "## brain (now)\n(empty)")
     talk(held, 2)
@@ -472,7 +485,7 @@ def test_a_script_that_shows_nothing_any_more_is_said_to_be_empty():
 
 
 def test_messages_of_a_script_stand_in_front_of_the_conversation_and_changes_behind_it():
-    held = brainy(render=lambda ctx: {"messages": [{"role": "user", "content": f"{len(ctx['entries'])} entries"}]})
+    held = brainy(render=counts)
     held.write("brain", "second")
     held.rendered()
     prompt = held.send()

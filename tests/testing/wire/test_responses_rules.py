@@ -73,6 +73,7 @@ BAD: list[tuple[str, str, dict[str, Any]]] = [
     ("R1", "more than once", ask(say(), made(), answer(), answer())),
     ("R1", "without a call", ask(say(), made(), answer(), answer("call_2"))),
     ("R1", "Duplicate call_id 'call_1'", ask(say(), made(), answer(), made(), answer())),
+    ("R1", "Duplicate call_id 'call_1'", ask(say(), made(), made(), answer())),
     ("R1", "maximum length 64, but got a string with length 65", ask(say(), made("x" * 65), answer("x" * 65))),
     ("R1", "minimum length 1", ask(say(), made(""), answer(""))),
     ("R3", "Item with id 'rs_1' not found.", ask({"type": "item_reference", "id": "rs_1"})),
@@ -355,6 +356,47 @@ def test_what_a_vendor_has_of_its_own_may_follow_reasoning():
     said = desk.send("/v1/responses", {**body, "input": [say()]}, OPENAI).json["output"]
     got = desk.send("/v1/responses", {**body, "input": [say(), *said, say()]}, OPENAI)
     assert (said[1], got.exchange.violations) == (search, ())
+
+
+def test_a_call_right_behind_its_reasoning_may_get_another_id_and_no_other_arguments():
+    desk = Desk(wire.Script((wire.think("a"), wire.call("f", call_id="call_1")), last="ok"))
+    body = {"model": REASONS, "store": False, "include": [ENCRYPTED]}
+    thought, _ = desk.send("/v1/responses", {**body, "input": [say()]}, OPENAI).json["output"]
+    same, other = ([say(), thought, made("mine", arguments=text), answer("mine")] for text in ("{}", '{"x":1}'))
+    assert desk.send("/v1/responses", {**body, "input": same}, OPENAI).exchange.violations == ()
+    assert desk.send("/v1/responses", {**body, "input": other}, OPENAI).rules == ["R2"]
+
+
+def test_what_a_vendor_has_of_its_own_may_not_change_behind_reasoning():
+    search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": ""}}
+    desk = Desk(wire.Script((wire.think("a"), wire.Raw(search)), last="ok"))
+    body = {"model": REASONS, "store": False, "include": [ENCRYPTED]}
+    thought, _ = desk.send("/v1/responses", {**body, "input": [say()]}, OPENAI).json["output"]
+    changed = {**search, "action": {"type": "search", "query": "other"}}
+    assert desk.send("/v1/responses", {**body, "input": [say(), thought, changed, say()]}, OPENAI).rules == ["R2"]
+
+
+def test_stored_reasoning_leads_what_has_no_id():
+    talk = Talk(store=True, encrypted=False)
+    thought, _, *calls = talk.said
+    assert talk.replay(thought, say("so", "assistant"), *map(bare, calls)).exchange.violations == ()
+
+
+def test_an_item_of_another_response_does_not_stand_between_reasoning_and_what_came_of_it():
+    talk = Talk(store=True)
+    other = talk.desk.send("/v1/responses", {**talk.body, "input": [say()]}, OPENAI).json["output"]
+    assert talk.replay(*talk.said[:2], *other, *talk.said[2:]).rules == ["R2"]
+
+
+def test_an_id_that_was_never_given_is_just_not_found():
+    got = send(ask({"type": "item_reference", "id": "rs_1"}))
+    assert got.json["error"]["message"] == "Item with id 'rs_1' not found."
+
+
+def test_stored_reasoning_does_not_lead_what_the_user_says():
+    talk = Talk(store=True, encrypted=False)
+    body = {**talk.body, "input": [say(), talk.said[0], say("more")]}
+    assert talk.desk.send("/v1/responses", body, OPENAI).rules == ["R2"]
 
 
 @pytest.mark.parametrize("change", [{"summary": []}, {"id": "rs_other"}, {"encrypted_content": "AAAA"}])

@@ -167,6 +167,5 @@ def withheld(item: Item, request: Request) -> str | None:
 
 
 def _not_found(item: Item, request: Request) -> Violation:
-    item_id = item.reference or item.item_id
-    why = UNKEPT if item_id in request.memory.items else ""
-    return Violation("R3", item.path, f"Item with id '{item_id}' not found.{why}")
+    why = UNKEPT if item.item_id in request.memory.items else ""
+    return Violation("R3", item.path, f"Item with id '{item.item_id}' not found.{why}")
