@@ -47,10 +47,10 @@ class Terminal:
         self.raw += data.decode()
         return bool(data)
 
-    def wait_for(self, words: str) -> None:
-        """Read until *words* were shown."""
+    def wait_for(self, words: str, times: int = 1) -> None:
+        """Read until *words* were shown so many *times*; what was typed is echoed whenever that may be."""
         until = time.monotonic() + 30
-        while words not in self.shown:
+        while self.shown.count(words) < times:
             assert self.read(), self.shown
             assert time.monotonic() < until, self.shown
 

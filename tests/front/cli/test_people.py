@@ -151,7 +151,7 @@ def test_a_point_is_asked_at_the_terminal_until_it_lets_the_stage_go(terminals: 
     shown.type("edit it\n")
     shown.wait_for("Edit the text.")
     shown.type("A second draft.\n")
-    shown.wait_for("again\r\n> edit it")
+    shown.wait_for("4  again", times=2)
     shown.type("print it\n")
     assert shown.end() == 0
 
