@@ -242,15 +242,21 @@ async def _written(
         first = lives[0]
         if first.state.ended is not None:
             raise _ended(first)
-        if first.gone:
+        if any(_moved(hall, live) for live in lives):
             return None
         # From here on nothing waits: all of it becomes durable together.
         for live in lives:
             if not live.over:
                 _apply(live, command)
+                hall.keeper.wrote(live)
         if done is not None:
             done()
     return lives
+
+
+def _moved(hall: Steered, live: Live) -> bool:
+    """Say whether a life that was reached is none any more, or another one of its run has come meanwhile."""
+    return live.state.ended is None and (live.gone or not hall.keeper.still(live))
 
 
 def _apply(live: Live, command: Command) -> None:

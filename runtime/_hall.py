@@ -419,6 +419,10 @@ class Hall:
         self.standings.of(live.run_id).paused = live.state.paused
         self.purses.moved(live)
 
+    def unseen(self, run_id: str) -> int:
+        """Return the seq up to which a life that is read back now has to come; 0 for any."""
+        return self.keeper.unseen(run_id)
+
     def left(self, live: Live, crash: str | None) -> None:
         """Take note that a life of a run is over."""
         self.keeper.left(live, stopped=crash is None)

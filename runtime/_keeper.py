@@ -64,9 +64,11 @@ class Keeper:
         """What the runs are made of that are hosted here and not over."""
         self._wakes: dict[str, Callable[[], None]] = {}
         self._stays: dict[str, Callable[[], Awaitable[None]]] = {}
+        """Runs that are children of supervisors of their own, and so never sleep: how each is stopped."""
         self._between: dict[str, anyio.Event] = {}
         """Runs whose actor has crashed and is about to be started again."""
-        """Runs that are children of supervisors of their own, and so never sleep: how each is stopped."""
+        self._unseen: dict[str, int] = {}
+        """Up to which seq runs were written to that have no actor, where that is on its way to the journal."""
         self._busy: dict[str, anyio.Event] = {}
         """Runs that are on their way in or out of memory."""
         self._roused: dict[str, None] = {}
@@ -165,9 +167,25 @@ class Keeper:
         async with self.moving(run_id):
             await self._host.journal.barrier()
             live = Live(self._load(run_id), self._host)
-            yield live
-            await live.durable()
+            try:
+                yield live
+                await live.durable()
+            finally:
+                self._unseen.pop(run_id, None)
             self.left(live, stopped=True)
+
+    def still(self, live: Live) -> bool:
+        """Say whether *live*, which is `reached`, may be written to: no other life of its run has come meanwhile."""
+        return self.live.get(live.run_id, live) is live
+
+    def wrote(self, live: Live) -> None:
+        """Take note that something was written to *live*, which is `reached`, and may not be durable yet."""
+        if live.run_id not in self.live:
+            self._unseen[live.run_id] = live.state.seq
+
+    def unseen(self, run_id: str) -> int:
+        """Return the seq up to which a life that is read back now has to come; 0 for any."""
+        return self._unseen.get(run_id, 0)
 
     async def awake(self, run_id: str) -> None:
         """Bring a run back that sleeps here; one that lives, or is over, is left as it is."""

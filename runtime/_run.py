@@ -72,6 +72,10 @@ class Home(Protocol):
         """Take note of a life of a run; *wake* lets it go on, *stop* ends it where it is another supervisor's child."""
         ...
 
+    def unseen(self, run_id: str) -> int:
+        """Return the seq up to which a life that is read back now has to come; 0 for any."""
+        ...
+
     def left(self, live: Live, crash: str | None) -> None:
         """Take note that a life of a run is over; *crash* is its traceback, where it crashed."""
         ...
@@ -144,7 +148,13 @@ class RunActor(Actor):
         await self._host.journal.barrier()
         crash = self._crash(run_id)
         try:
-            self._read_back(run_id, crash)
+            state, damage = self._read_back(run_id)
+            while state.seq < self._home.unseen(run_id):  # somebody steered it while it had no life
+                await self._host.journal.barrier()
+                state, damage = self._read_back(run_id)
+            self.live = Live(state, self._host)
+            self._mended = damage is not None
+            self._take_up(state, crash, damage)
         except JournalFailed:
             raise
         except Exception as exc:
@@ -154,15 +164,12 @@ class RunActor(Actor):
             why = f"run {run_id} crashed and cannot be taken up again ({type(exc).__name__}: {exc}); it crashed with"
             raise JournalFailed(f"{why}\n{crash}", run_id=run_id) from exc
 
-    def _read_back(self, run_id: str, crash: str | None) -> None:
-        damage: JournalDamaged | None = None
+    def _read_back(self, run_id: str) -> tuple[RunState, JournalDamaged | None]:
+        """Return the state that the run's journal adds up to, and what was found damaged of it."""
         try:
-            state = self._home.load(run_id)
+            return self._home.load(run_id), None
         except JournalDamaged as found:
-            damage, state = found, self._home.mended(run_id, found)
-        self.live = Live(state, self._host)
-        self._mended = damage is not None
-        self._take_up(state, crash, damage)
+            return self._home.mended(run_id, found), found
 
     def _take_up(self, state: RunState, crash: str | None, damage: JournalDamaged | None) -> None:
         live = self.live
