@@ -204,14 +204,6 @@ def plan_breakpoints(
     return Markers(tuple([Marker(index, index < steady) for index in sorted(marked)]), explicit)
 
 
-def _held(said: Sequence[Spot]) -> int:
-    """Return how many spots a cache may hold, from the front."""
-    for index, spot in enumerate(said):
-        if not spot.cacheable:
-            return index
-    return len(said)
-
-
 def _marked(front: Front, said: Sequence[Spot], least: int, rules: MarkerRules) -> tuple[set[int], float]:
     """Return the indexes of all markers, and how many tokens a later request is expected to read at them."""
     end = _snapped(said, len(said) - 1)
