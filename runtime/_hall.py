@@ -449,6 +449,7 @@ class Hall:
 
     def broke(self, run_id: str, error: JournalFailed) -> None:
         """Take note that a run cannot go on because its journal cannot be written."""
+        self.keeper.back(run_id)
         above: str | None = run_id
         while above is not None:  # what waits for it would wait for ever
             standing = self.standings.of(above)

@@ -65,6 +65,8 @@ class Keeper:
         self._wakes: dict[str, Callable[[], None]] = {}
         self._stays: dict[str, Callable[[], Awaitable[None]]] = {}
         """Runs that are children of supervisors of their own, and so never sleep: how each is stopped."""
+        self._between: dict[str, anyio.Event] = {}
+        """Runs whose actor has crashed and is about to be started again."""
         self._unseen: dict[str, int] = {}
         """Up to which seq runs were written to that have no actor, where that is on its way to the journal."""
         self._busy: dict[str, anyio.Event] = {}
@@ -82,6 +84,7 @@ class Keeper:
 
     def arrived(self, live: Live, wake: Callable[[], None], *, stop: Callable[[], Awaitable[None]] | None) -> None:
         """Take note of a life of a run; one that has a *stop* of its own, as another's child has, never sleeps."""
+        self.back(live.run_id)
         self.live[live.run_id] = live
         self.made_of[live.run_id] = live.state.program
         self._wakes[live.run_id] = wake
@@ -98,9 +101,18 @@ class Keeper:
             del self._wakes[live.run_id]
             # Nothing here would ever bring it back: whoever kept it in memory was to.
             let_go = let_go or (stopped and live.run_id in self._stays)
-            self._stays.pop(live.run_id, None)
+            stayed = self._stays.pop(live.run_id, None)
+            if not stopped and stayed is None and not let_go:
+                # Until its supervisor has started it again nobody writes to it: two lives would use one seq.
+                self._between[live.run_id] = anyio.Event()
         if let_go:
             self.made_of.pop(live.run_id, None)
+
+    def back(self, run_id: str) -> None:
+        """Take note that a run that crashed has been started again, or will not be."""
+        between = self._between.pop(run_id, None)
+        if between is not None:
+            between.set()
 
     async def stop(self, run_id: str) -> None:
         """Stop the life of a run; one that does not live here, or is the caller itself, is left alone."""
@@ -117,12 +129,14 @@ class Keeper:
         wake = self._wakes.get(run_id)
         if wake is not None:
             wake()
-        elif run_id in self.made_of:
+        elif run_id in self.made_of and run_id not in self._between:
             self._roused[run_id] = None
             self._bell.set()
 
     def bring_back(self) -> None:
         """Bring back every run that is kept here and does not live: its supervisor was stopped, and is there again."""
+        for run_id in tuple(self._between):
+            self.back(run_id)
         for run_id in self.made_of:
             if run_id not in self.live:
                 self.wake(run_id)
@@ -143,8 +157,8 @@ class Keeper:
 
         Of one that sleeps, or that nobody hosts, it is a life without an actor: it takes no step.
         """
-        while run_id not in self.live and run_id in self._busy:
-            await self._busy[run_id].wait()
+        while run_id not in self.live and (busy := self._held_by(run_id)) is not None:
+            await busy.wait()
         live = self.live.get(run_id)
         if live is not None:
             yield live
@@ -158,7 +172,7 @@ class Keeper:
                 await live.durable()
             finally:
                 self._unseen.pop(run_id, None)
-            self.left(live)
+            self.left(live, stopped=True)
 
     def still(self, live: Live) -> bool:
         """Say whether *live*, which is `reached`, may be written to: no other life of its run has come meanwhile."""
@@ -182,13 +196,17 @@ class Keeper:
     @asynccontextmanager
     async def moving(self, run_id: str) -> AsyncGenerator[None]:
         """Keep everybody else off a run that is on its way in or out of memory, while the block runs."""
-        while run_id in self._busy:
-            await self._busy[run_id].wait()
+        while (busy := self._held_by(run_id)) is not None:
+            await busy.wait()
         self._busy[run_id] = anyio.Event()
         try:
             yield
         finally:
             self._busy.pop(run_id).set()
+
+    def _held_by(self, run_id: str) -> anyio.Event | None:
+        """Return what is set once a run may be reached that is on its way; `None` where it may be now."""
+        return self._busy.get(run_id) or self._between.get(run_id)
 
     # --- alarms
 
@@ -280,6 +298,6 @@ class Keeper:
                 return
             if self._sleepy(live, before):
                 live.gone = True
-                self.left(live)
+                self.left(live, stopped=True)
                 with suppress(ChildNotFound, SupervisorStopped):
                     await self._runs.terminate_child(run_id)

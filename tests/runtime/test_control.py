@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 from runkit import TALK, TASK, blueprint, bodies, events_of, kinds, payloads, sent, stage, swarm_of
 
 from shoal.blueprints import Blueprint, FanOut, Nudge, Stage, dumps
 from shoal.errors import RunEnded, RunIsPaused, RunNotFound
-from shoal.providers import Provider, Text, ToolCall
+from shoal.providers import Provider, Request, Text, ToolCall
 from shoal.runtime import Attachment, Run, SqliteJournal, Swarm, tool
 from shoal.runtime.journal import prune
 from shoal.testing import Say, ScriptedProvider
@@ -297,3 +299,34 @@ async def test_pausing_twice_and_resuming_twice_says_so_once():
         await run.resume()
         await run.result()
         assert kinds(events_of(swarm, run), "RunPaused", "RunResumed") == ["RunPaused", "RunResumed"]
+
+
+# --- a run that has crashed and is not there again yet
+
+
+async def test_what_reaches_a_run_between_two_lives_is_written_once_it_lives_again(tmp_path: Path):
+    crashes = random.Random(0)
+
+    def play(request: Request) -> str:
+        if request.purpose == "stage" and crashes.random() < 0.5:
+            raise ValueError("a bug")
+        return "done"
+
+    journal = SqliteJournal(tmp_path / "runs.db")
+    async with swarm_of(ScriptedProvider(script=play), journal=journal) as swarm:
+
+        async def one(turns: int) -> None:
+            run = await swarm.spawn(PLAIN, task="x")
+            for _ in range(turns):
+                await checkpoint()
+            with suppress(RunEnded):
+                await run.pause()
+                await run.resume()
+            assert (await run.result()).status in ("complete", "error")
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(100):
+                tasks.start_soon(one, number % 30)
+        for row in journal.runs():
+            assert [event.seq for event in journal.read(row.run_id)] == list(range(1, row.events + 1))
+    journal.close()
