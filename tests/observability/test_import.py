@@ -44,4 +44,4 @@ def test_the_public_names_are_sorted_and_there():
 def test_no_two_attributes_have_one_name():
     constants = {name: value for name, value in vars(names).items() if name.isupper()}
     shared = {value for value in constants.values() if list(constants.values()).count(value) > 1}
-    assert shared == {"shoal.regions"}, "one is an attribute, the other an event"
+    assert shared == {"shoal.region", "shoal.regions"}, "one is an attribute, the other an event"
