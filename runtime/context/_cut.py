@@ -100,7 +100,7 @@ def named(blocks: Iterable[SeedBlock]) -> tuple[SeedBlock, ...]:
 
 
 def fit_blocks(
-    blocks: Sequence[SeedBlock], room_tokens: int, region: Region, shelf: Shelf
+    blocks: Sequence[SeedBlock], room_tokens: int, region: Region, shelf: Shelf, *, held_parts: int = 0
 ) -> tuple[tuple[SeedBlock, ...], tuple[str, ...]]:
     """Cut what a seed gave to *room_tokens*, with a marker; blocks for which nothing is left are dropped.
 
@@ -109,11 +109,12 @@ def fit_blocks(
         room_tokens: What the region takes.
         region: The region; blocks of a type that it does not take are dropped.
         shelf: Where their stored parts are.
+        held_parts: How many stored parts the region holds that stay beside them.
 
     Returns:
         The blocks that fit, in order, and a note on each that was cut or dropped.
     """
-    taken, notes = takes_blocks(region, [block for block in named(blocks) if block.ok], shelf)
+    taken, notes = takes_blocks(region, [block for block in named(blocks) if block.ok], shelf, held_parts)
     fitting: list[SeedBlock] = []
     left = room_tokens
     for block in taken:

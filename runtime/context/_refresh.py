@@ -36,7 +36,8 @@ def plan_refresh(
         return _new_items(state, asked, blocks)
     old = {entry.seed: entry for entry in state.all_entries() if entry.seed is not None}
     room = asked.limits.budget - state.charged + sum(entry.tokens for entry in old.values())
-    fitting, left_out = fit_blocks(tuple(_with_old(blocks, old)), room, state.region, shelf)
+    held = state.parts - sum(len(entry.parts) for entry in old.values())
+    fitting, left_out = fit_blocks(tuple(_with_old(blocks, old)), room, state.region, shelf, held_parts=held)
     if [(block.text, block.parts) for block in fitting] == [(_text(entry), entry.parts) for entry in old.values()]:
         return ()
     ids = tuple(range(state.next_id, state.next_id + len(fitting)))

@@ -116,10 +116,13 @@ def said_by(block: SeedBlock) -> str:
     return rest if block.name and first.startswith("--- ") and first.endswith(" ---") else str(block.text)
 
 
-def takes_blocks(region: Region, blocks: Sequence[SeedBlock], shelf: Shelf) -> tuple[list[SeedBlock], list[str]]:
+def takes_blocks(
+    region: Region, blocks: Sequence[SeedBlock], shelf: Shelf, held_parts: int = 0
+) -> tuple[list[SeedBlock], list[str]]:
     """Return which of *blocks* the region takes, in order, and a note on each other.
 
     Of more stored parts than it may hold, a region that drops nothing keeps the first ones, any other the last ones.
+    The *held_parts* that stand there and stay have been there longer, and are not given up for a seed.
     """
     notes: list[str] = []
     taken: list[SeedBlock] = []
@@ -131,10 +134,10 @@ def takes_blocks(region: Region, blocks: Sequence[SeedBlock], shelf: Shelf) -> t
         else:
             notes.append(f"{block.name or 'seed'} is left out: the region {why}")
     most = region.max_stored
-    if most is None or sum(len(block.parts) for block in taken) <= most:
+    room = 0 if most is None else max(0, most - held_parts)
+    if most is None or sum(len(block.parts) for block in taken) <= room:
         return taken, notes
     kept: list[SeedBlock] = []
-    room = most
     for block in taken if keeps_all(region) else reversed(taken):
         if len(block.parts) <= room:
             kept.append(block)

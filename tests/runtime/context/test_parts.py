@@ -422,6 +422,15 @@ def test_a_piece_of_a_seed_that_failed_keeps_its_part():
     assert [len(entry.parts) for entry in window.entries("art")] == [1, 0]
 
 
+def test_a_seed_that_is_filled_again_leaves_room_for_the_parts_that_stand_beside_it():
+    window = held(Region("art", kind="sliding_window", max_stored=1, max_items=None))
+    window.seed("art", sown(window, "note"))
+    window.write("art", "", parts=hero(window))
+    changes = window.refresh("art", sown(window, "hero.png", *hero(window)))
+    assert window.state("art").parts == 1
+    assert "the region keeps 1 stored parts at most" in str(changes)
+
+
 # --- attaching
 
 
