@@ -632,7 +632,9 @@ def _modified(state: RunState, gate: Gate) -> bool:
 def _resolved(state: RunState, reason: Literal["done", "max_iterations"], flags: tuple[str, ...], error: str) -> Action:
     stage = state.stage.stage
     if stage.transitions is None:
-        following = state.program.following(stage.name)
+        # A worker is handed one stage of the file; what stands behind that is its parent's way, not its own.
+        as_worker = state.made_by.stage == stage.name
+        following = None if as_worker else state.program.following(stage.name)
         return Leave(reason, following, "linear" if following else "terminal", flags=flags, error=error)
     normal = [edge for edge in stage.transitions if edge.condition in ("always", "llm_choice")]
     if not normal:

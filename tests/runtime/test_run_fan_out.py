@@ -303,3 +303,14 @@ async def test_a_stage_is_told_how_to_split_its_work(tmp_path: Path, prompt_as: 
     provider = script(items("a"), "merged")
     await run_once(replace(made, stages=(split, *made.stages[1:])), provider)
     assert "Split.\\nOne item a chapter." in json.dumps(bodies(provider)[0])
+
+
+async def test_a_worker_of_the_same_blueprint_ends_with_its_stage():
+    made = blueprint(
+        Stage("split", mode="fan_out", fan_out=FanOut(worker_stage="read", merge_stage="merge")),
+        Stage("read", allow_as_worker=True, nudge=NO_NUDGE),
+        stage("merge", available_tools=(), transitions=()),
+        regions=(TASK, Region("path", kind="pinned", max_tokens=100, seed=CallerSeed("path")), FINDS, TALK),
+    )
+    _, events = await run_once(made, script(items("a"), "merged"))
+    assert [str(p.output) for p in payloads(events, "ChildEnded")] == ["about a"]
