@@ -27,6 +27,8 @@ ROUND_S = 120.0
 WARM = 4
 QUICK, NIGHTLY = 10, 30
 """Rounds: a third of an hour, and an hour."""
+POOLED = 4
+"""Threads that a pool may have at hand more than before."""
 SLACK = 60
 """Objects that may come and go: a cache of Python's own, a name that is interned."""
 
@@ -126,5 +128,7 @@ async def test_an_hour_of_runs_leaves_nothing_behind(tmp_path: Path, nightly: bo
             provider._played.requests.clear()
             after, counts_after = held(lambda: len(anyio.get_running_tasks()))
     grown = {kind: count - before[kind] for kind, count in after.items() if count - before[kind] > 3}
-    assert counts_after == counts
+    assert counts_after[:2] == counts[:2]
+    # Idle threads of the loop's pool come and go by the real clock; what leaks is one or more a round.
+    assert counts_after[2] <= counts[2] + POOLED
     assert sum(after.values()) - sum(before.values()) <= SLACK, grown
