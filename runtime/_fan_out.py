@@ -121,8 +121,7 @@ def _planned(live: Live, turn: Turn, index: int) -> Plan | None:
         return None
     settings = live.state.stage.stage.fan_out or FanOut()
     items, problem, left_out = _items(verdict.args, settings)
-    named = settings.worker_agent or settings.worker_stage or settings.worker_query
-    worker = named or verdict.args.get("agent")
+    worker = _named(settings) or verdict.args.get("agent")
     if worker is None:
         problem = "this stage names no worker; name a blueprint in `agent`"
     if problem:
@@ -130,6 +129,11 @@ def _planned(live: Live, turn: Turn, index: int) -> Plan | None:
         return None
     width = verdict.args.get("max_workers") or settings.max_workers or len(items) or 1
     return Plan(items, str(worker), settings, int(width), left_out, {})
+
+
+def _named(settings: FanOut) -> str | None:
+    """Return the worker that the stage names, in whichever way; `None` where the model names it."""
+    return settings.worker_agent or settings.worker_stage or settings.worker_query
 
 
 def _items(args: Mapping[str, Any], settings: FanOut) -> tuple[list[Item], str, int]:
@@ -168,7 +172,7 @@ async def _hand_out(live: Live, turn: Turn, index: int, plan: Plan, item: Item, 
         settings.worker_stage,
         turn.seq,
         index,
-        by_model=not (settings.worker_agent or settings.worker_stage or settings.worker_query),
+        by_model=_named(settings) is None,
         waited=True,
     )
     try:
