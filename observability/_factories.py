@@ -79,12 +79,12 @@ def _http_exporter(endpoint: str | None, headers: dict[str, str] | None, timeout
 
 def _grpc_exporter(endpoint: str | None, headers: dict[str, str] | None, timeout_s: float | None) -> SpanExporter:
     try:
-        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - an extra
+        from shoal.observability._grpc import GrpcExporter  # noqa: PLC0415 - an extra
     except ImportError as exc:
         raise ConfigInvalid("sending spans over `grpc` needs more packages; install `shoal[grpc]`") from exc
     if endpoint is not None:
         signal_url(endpoint, "")
-    return OTLPSpanExporter(endpoint=endpoint, headers=headers, timeout=timeout_s)
+    return GrpcExporter(endpoint=endpoint, headers=headers, timeout=timeout_s)
 
 
 def exporting(
@@ -112,6 +112,7 @@ def exporting(
         ConfigInvalid: One of the numbers is not above 0.
     """
     from shoal.observability._pipeline import BATCH_SPANS, EVERY_S, QUEUE_SPANS, Pipeline  # noqa: PLC0415 - see above
+    from shoal.observability._senders import sender_of  # noqa: PLC0415
 
     queue = queue_spans or int(_number("OTEL_BSP_MAX_QUEUE_SIZE", QUEUE_SPANS))
     batch = batch_spans or int(_number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", BATCH_SPANS))
@@ -120,7 +121,8 @@ def exporting(
         raise ConfigInvalid(
             f"telemetry would keep {queue!r} spans, in batches of {batch!r}, for {every!r} s; give numbers above 0"
         )
-    pipeline = Pipeline(exporter, resource_of(service_name), queue_spans=queue, batch_spans=batch, every_s=every)
+    sender = sender_of(exporter, resource_of(service_name))
+    pipeline = Pipeline(sender, queue_spans=queue, batch_spans=batch, every_s=every)
     return Telemetry(pipeline, history=history, capture_content=capture_content)
 
 

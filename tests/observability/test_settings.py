@@ -75,6 +75,7 @@ def test_metrics_over_grpc_are_refused(monkeypatch: pytest.MonkeyPatch):
 
 def test_grpc_without_its_packages_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.grpc.trace_exporter", None)
+    monkeypatch.delitem(sys.modules, "shoal.observability._grpc", raising=False)
     with pytest.raises(ConfigInvalid, match=r"install `shoal\[grpc\]`"):
         otlp(protocol="grpc")
 
