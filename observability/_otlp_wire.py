@@ -31,6 +31,8 @@ _fixed64 = struct.Struct("<Q").pack
 _fixed32 = struct.Struct("<I").pack
 _double = struct.Struct("<d").pack
 _times = struct.Struct("<cQcQ").pack
+_INTS = tuple(b"\x12" + _ONE[size + 1] + b"\x18" for size in range(11))
+"""What stands between an attribute's key and a whole number of so many bytes."""
 _TRUE, _FALSE = b"\x10\x01", b"\x10\x00"
 
 
@@ -68,6 +70,8 @@ class SpanWriter:
     def __init__(self, resource: Mapping[str, Value]) -> None:
         self._keys: dict[str, bytes] = {}
         """Field `key`, by name."""
+        self._floats: dict[str, bytes] = {}
+        """All of an attribute that is a number with a point but the number."""
         self._texts: dict[tuple[str, str], bytes] = {}
         """Attributes whose value is a short text, behind their tag."""
         self._resource = _field(b"\x0a", b"".join([b"\x0a" + piece for piece in self._attributes(resource)]))
@@ -128,18 +132,18 @@ class SpanWriter:
     def _attributes(self, attributes: Mapping[str, Value]) -> list[bytes]:
         """Return each of *attributes* as its length and itself; its tag stands in front of that."""
         pieces: list[bytes] = []
-        keys, texts = self._keys, self._texts
+        keys, texts, floats = self._keys, self._texts, self._floats
         for name, value in attributes.items():
             if type(value) is str:
-                piece = texts.get((name, value))
-                if piece is None:
-                    piece = self._text(name, value)
+                piece = texts.get((name, value)) or self._text(name, value)
+            elif type(value) is float:
+                piece = (floats.get(name) or self._float(name)) + _double(value)
             else:
                 key = keys.get(name) or self._key(name)
-                if type(value) is int and 0 <= value < 128:
-                    piece = b"".join((varint(len(key) + 4), key, b"\x12\x02\x18", _ONE[value]))
-                elif type(value) is float:
-                    piece = b"".join((varint(len(key) + 11), key, b"\x12\x09\x21", _double(value)))
+                if type(value) is int and value >= 0:
+                    number = varint(value)
+                    size = len(number)
+                    piece = b"".join((varint(len(key) + size + 3), key, _INTS[size], number))
                 else:
                     body = key + _field(b"\x12", _any(value))
                     piece = varint(len(body)) + body
@@ -152,6 +156,14 @@ class SpanWriter:
             self._keys.clear()
         self._keys[name] = key
         return key
+
+    def _float(self, name: str) -> bytes:
+        key = self._keys.get(name) or self._key(name)
+        front = b"".join((varint(len(key) + 11), key, b"\x12\x09\x21"))
+        if len(self._floats) >= MOST_KEPT:
+            self._floats.clear()
+        self._floats[name] = front
+        return front
 
     def _text(self, name: str, value: str) -> bytes:
         body = (self._keys.get(name) or self._key(name)) + _field(b"\x12", _any(value))

@@ -96,8 +96,9 @@ def test_what_is_kept_of_attributes_is_bounded():
         writer.span(plain(value=str(number)))
     assert len(writer._texts) <= MOST_KEPT
     for number in range(MOST_KEPT + 1):
-        writer._attributes({f"key {number}": number})
+        writer._attributes({f"key {number}": number, f"size {number}": 0.5})
     assert len(writer._keys) <= MOST_KEPT
+    assert len(writer._floats) <= MOST_KEPT
 
 
 # --- who is handed requests
