@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanContext, TraceFlags
 
+from shoal.observability._hush import Hush
 from shoal.observability._senders import Sender
 from shoal.observability._spans import Span
 
@@ -26,7 +27,6 @@ EVERY_S = 1.0
 
 _ABORT_S = 1.0
 _logger = logging.getLogger("shoal.observability")
-_NOISY = ("opentelemetry.exporter.otlp.proto.http.trace_exporter", "opentelemetry.sdk.trace.export")
 
 
 @final
@@ -133,7 +133,7 @@ class CountingExporter(SpanExporter):
 
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
-        self._hush = _Hush()
+        self._hush = Hush()
         self._down = threading.Lock()
         self.taken = 0
         """Spans that have left the queue."""
@@ -174,39 +174,6 @@ class CountingExporter(SpanExporter):
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Return true: nothing is held here."""
         return True
-
-
-@final
-class _Hush(logging.Filter):
-    """Keeps what the SDK logs while we export to itself: `last` is the newest line of it.
-
-    It is bound to the thread that exports for us; what other exporters of the process log is not touched.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.last = ""
-        self._here = threading.local()
-        for name in _NOISY:
-            logging.getLogger(name).addFilter(self)
-
-    def __enter__(self) -> None:
-        self.last = ""
-        self._here.exporting = True
-
-    def __exit__(self, *_exc: object) -> None:
-        self._here.exporting = False
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if not getattr(self._here, "exporting", False):
-            return True
-        self.last = record.getMessage()
-        return False
-
-    def close(self) -> None:
-        """Let go of the loggers."""
-        for name in _NOISY:
-            logging.getLogger(name).removeFilter(self)
 
 
 def within(stalled_s: float, work: Callable[[], object], progress: Callable[[], int]) -> bool:

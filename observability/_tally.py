@@ -90,6 +90,7 @@ class Bill:
         """Return all its regions as a span event, where the attributes do not show them all."""
         return _table(self.regions, at_ns)
 
+
 @final
 class Tally:
     """What the inferences of a stage or a run used."""

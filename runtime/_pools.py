@@ -128,7 +128,7 @@ class Pools:
 
     def statistics(self) -> Mapping[str, PoolStatistics]:
         """Return how busy each pool is, by name."""
-        return {name: pool.statistics() for name, pool in self._pools.items()}
+        return {name: pool.statistics() for name, pool in tuple(self._pools.items())}
 
     @asynccontextmanager
     async def way(self, provider: str, model: str, run_id: str) -> AsyncGenerator[None]:

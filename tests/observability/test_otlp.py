@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 
 import anyio
+import grpc
 import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from receiver import GrpcReceiver, Receiver
@@ -201,3 +202,33 @@ async def test_a_burst_over_grpc_arrives_whole_and_none_is_lost_on_closing(grpc_
     counted = telemetry.statistics()
     assert (counted.spans, counted.exported, counted.dropped, counted.failed) == (20_000, 20_000, 0, 0)
     assert len({span.span_id for span in grpc_receiver.spans}) == len(grpc_receiver.spans) == 20_000
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAVAILABLE])
+async def test_a_receiver_over_grpc_that_answers_errors_troubles_no_run_and_is_told_of_once(
+    grpc_receiver: GrpcReceiver, code: grpc.StatusCode, caplog: pytest.LogCaptureFixture
+):
+    grpc_receiver.refuses = code
+    telemetry = otlp(grpc_receiver.url, protocol="grpc", timeout_s=0.2)
+    await a_run(telemetry)
+    await telemetry.aclose(timeout_s=1)
+    counted = telemetry.statistics()
+    assert (counted.exported, counted.failed) == (0, counted.spans)
+    assert [record.name for record in caplog.records] == ["shoal.observability"] * 2
+
+
+async def test_a_receiver_over_grpc_that_is_not_there_troubles_no_run(caplog: pytest.LogCaptureFixture):
+    telemetry = otlp(nowhere(), protocol="grpc", timeout_s=0.2)
+    await a_run(telemetry)
+    await telemetry.aclose(timeout_s=1)
+    counted = telemetry.statistics()
+    assert (counted.exported, counted.failed + counted.waiting) == (0, counted.spans)
+    assert [record.name for record in caplog.records] == ["shoal.observability"] * 2
+
+
+async def test_a_receiver_over_grpc_that_hangs_troubles_no_run(grpc_receiver: GrpcReceiver):
+    grpc_receiver.hold = threading.Event()
+    telemetry = otlp(grpc_receiver.url, protocol="grpc", timeout_s=0.3)
+    await a_run(telemetry)
+    await telemetry.aclose(timeout_s=0.2)
+    assert telemetry.statistics().exported == 0
