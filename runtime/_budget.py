@@ -247,4 +247,5 @@ class Purses:
 
     def _under(self, run_id: str, owner: str) -> bool:
         spawned = next(self._journal.read(run_id)).payload
-        return owner in getattr(spawned, "budgets", ())
+        # Its own budget may be one that its blueprint was given since.
+        return run_id == owner or owner in getattr(spawned, "budgets", ())

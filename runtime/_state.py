@@ -10,16 +10,17 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
+from functools import reduce
 from typing import Any, Literal, TypeAlias, cast, final
 
 import msgspec
 
-from shoal.blueprints import tool_name
+from shoal.blueprints import Budget, tool_name
 from shoal.errors import DefinitionMissing
 from shoal.providers import EMPTY, Message, ProviderState, Text, ToolCall, Usage
 from shoal.runtime._failures import first_paragraph
 from shoal.runtime._output_spec import OutputAsked
-from shoal.runtime._program import Program, StageProgram
+from shoal.runtime._program import Program, StageProgram, recorded
 from shoal.runtime._repetition import Repeats
 from shoal.runtime.context import (
     CONVERSATION,
@@ -50,6 +51,7 @@ from shoal.runtime.context import (
     nowhere,
 )
 from shoal.runtime.events import (
+    BlueprintChanged,
     BudgetGiven,
     BudgetReached,
     ChildEnded,
@@ -270,9 +272,12 @@ class RunState:
 
     Args:
         run_id: The run.
-        program: What it is made of.
-        definition: Returns what the journal holds under a digest; `None` where scripts' renderings are not needed.
+        program: What it was spawned as.
+        definition: Returns what the journal holds under a digest; `None` where scripts' renderings are not needed, and
+            the run's blueprint was never changed.
         load: Returns the bytes of a stored part by its digest.
+        program_of: Returns what a digest stands for, of a run whose blueprint was changed; `None` for whoever only
+            looks at it, and calls no tool.
     """
 
     def __init__(
@@ -282,14 +287,19 @@ class RunState:
         *,
         definition: Callable[[str], bytes] | None = None,
         load: LoadPart = nowhere,
+        program_of: Callable[[str], Program] | None = None,
     ) -> None:
         self.run_id = run_id
         self.program = program
+        """What it is made of."""
         self._definition = definition
+        self._program_of = program_of
         self.seq = 0
         self.phase: Phase = "running"
         self.budget = program.blueprint.budget
         """Limits for it and everything below it."""
+        self.limited: list[BudgetGiven] = []
+        """Limits that somebody gave in place of the blueprint's, oldest first."""
         self.ran_s = 0.0
         """How long it has been running up to its newest event, in seconds, without pauses and without a host."""
         self.last_at = 0.0
@@ -558,9 +568,7 @@ class RunState:
         self.window.ratio = self.now_calibration.ratio
         self.visits[payload.stage] = payload.visit
         self.visit = Visit(payload.stage, payload.visit, event.seq, self.ran_s)
-        made = self.made_by
-        asked = OutputAsked(made.output_format, made.output_instructions, made.output_schema)
-        self._stage = self.program.seen(payload.stage, unattended=made.unattended, asked=asked)
+        self._stage = self._seen(payload.stage)
         self.turn = self.routing = self.failure = self.leaving = None
 
     def on_change_model(self, event: Event, payload: ModelChanged) -> None:
@@ -834,9 +842,40 @@ class RunState:
 
     def _limit(self, given: BudgetGiven | None) -> None:
         if given is not None:
-            names = given.__struct_fields__
-            limits = {name: value for name in names if (value := getattr(given, name)) is not None}
-            self.budget = replace(self.budget, **limits)
+            self.limited.append(given)
+            self.budget = _limited(self.budget, given)
+
+    def on_change_blueprint(self, event: Event, payload: BlueprintChanged) -> None:
+        self.program = self._made(payload.definition)
+        self.spawned = payload.onto(self.made_by)
+        self.budget = reduce(_limited, self.limited, self.program.blueprint.budget)
+        self.repeats = Repeats(self.program.blueprint.repetition)
+        self.steady = {}  # what stands in the prompt changed by somebody's will
+        self.epoch = None  # what was sent was made of another blueprint; what is sent next begins anew
+        visit = self.visit
+        assert visit is not None  # a run is in a stage from its birth on
+        before, self._stage = self.stage, self._seen(visit.stage)
+        visit.refreshed.update({*self._stage.refreshing} - {*before.refreshing})  # from the next entry on
+        layout = self._stage.layout
+        since = visit.entered_seq if layout.fresh else 0
+        self.view.enter(layout, self.view.window_tokens, self.view.intake, since=since)
+        self.view.redraw()
+        if visit.iterations:
+            for name in self._stage.watched:  # a gate that is new counts what is done from here on
+                visit.digests.setdefault(name, self.view.states[name].digest())
+
+    def _made(self, digest: str) -> Program:
+        if self._program_of is not None:
+            return self._program_of(digest)
+        if self._definition is None:
+            raise DefinitionMissing(f"run {self.run_id} goes on with the definition {digest!r}, which is not at hand")
+        return recorded(self._definition(digest))
+
+    def _seen(self, stage: str) -> StageProgram:
+        """Return *stage* as this run sees it."""
+        made = self.made_by
+        asked = OutputAsked(made.output_format, made.output_instructions, made.output_schema)
+        return self.program.seen(stage, unattended=made.unattended, asked=asked)
 
     def on_budget_reached(self, event: Event, payload: BudgetReached) -> None:
         self.raise_flag("budget_reached")
@@ -870,6 +909,7 @@ class RunState:
         turn = self.turn
         return {
             "seq": self.seq,
+            "made of": (self.made_by.definition, self.budget),
             "phase": self.phase,
             "title": self.title,
             "window": self.view.dump(),
@@ -911,6 +951,7 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     RunResumed: RunState.on_resume,
     RunRestarted: RunState.on_restart,
     RunEnded: RunState.on_end,
+    BlueprintChanged: RunState.on_change_blueprint,
     BudgetReached: RunState.on_budget_reached,
     ChildSpawned: RunState.on_child_spawned,
     ChildEnded: RunState.on_child_ended,
@@ -952,6 +993,12 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
 }
 
 
+def _limited(budget: Budget, given: BudgetGiven) -> Budget:
+    """Return *budget* with the limits of *given* in place of its own."""
+    limits = {name: value for name in given.__struct_fields__ if (value := getattr(given, name)) is not None}
+    return replace(budget, **limits)
+
+
 _STOPS: Mapping[str, str] = {"cancel": "stopped the run", "failed": "failed"}
 
 
@@ -967,10 +1014,10 @@ def fold(
 
     Args:
         run_id: The run.
-        program: What it is made of.
+        program: What it was spawned as.
         events: Its events.
         definition: Returns what the journal holds under a digest; without it, nobody may ask for the prompt of a run
-            whose scripts rendered something.
+            whose scripts rendered something, and a run whose blueprint was changed is refused.
         load: Returns the bytes of a stored part by its digest, as a journal's `part` does.
     """
     state = RunState(run_id, program, definition=definition, load=load)

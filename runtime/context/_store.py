@@ -231,6 +231,12 @@ class RegionState:
         """Forget what was rendered of the region as a whole."""
         self.cached = None
 
+    def redraw(self) -> None:
+        """Forget everything that was rendered of the region."""
+        for chunk in self.chunks:
+            chunk.changed()
+        self.touched()
+
     def instruct(self, instructions: Text | None, tokens: int) -> None:
         """Let *instructions*, which cost *tokens*, stand behind what it holds; `None` for none."""
         if self.instructions != instructions:

@@ -120,6 +120,11 @@ class Window:
             state.instruct(layout.instructions if home else None, layout.instruction_tokens if home else 0)
         self._look(self.states[CONVERSATION])
 
+    def redraw(self) -> None:
+        """Forget what was rendered of every region: what the renderings were made with is another now."""
+        for state in self.states.values():
+            state.redraw()
+
     def _look(self, state: RegionState) -> None:
         """Let the conversation be seen as the layout says."""
         knobs, since = self.layout.knobs, self.since
@@ -397,6 +402,4 @@ def _redefine(state: RegionState, region: Region, limits: Limits) -> None:
     cut = cut_of(region)
     if cut != state.cut:
         state.recut(cut)
-    for chunk in state.chunks:
-        chunk.changed()
-    state.touched()
+    state.redraw()
