@@ -148,6 +148,8 @@ async def exchange(
     while True:
         attempt = _Attempt()
         try:
+            if pace is None:
+                return await _ask(provider, request, attempt, on_delta)
             return await _paced(pace, provider, request, attempt, on_delta)
         except ProviderError as error:
             error.attempt = number
@@ -166,10 +168,8 @@ async def exchange(
 
 
 async def _paced(
-    pace: Pace | None, provider: Provider, request: Request, attempt: _Attempt, on_delta: OnDelta | None
+    pace: Pace, provider: Provider, request: Request, attempt: _Attempt, on_delta: OnDelta | None
 ) -> Completed:
-    if pace is None:
-        return await _ask(provider, request, attempt, on_delta)
     charged = await pace.admit(_sent_tokens(request))
     try:
         completed = await _ask(provider, request, attempt, on_delta)

@@ -108,6 +108,10 @@ class Item(msgspec.Struct, frozen=True, gc=False):
         return sum(size(text)[0] for text in (self.text, *self.notes, self.reason) if text is not None)
 
 
+_NO_ITEMS: dict[int, Item] = {}
+"""Shared by all regions that never have any: an empty one for each costs more than what most of them hold."""
+
+
 @final
 class RegionState:
     """One region of a live window.
@@ -157,7 +161,7 @@ class RegionState:
         self.next_id = 1
         self.next_chunk = 0
         self.next_item = 1
-        self.items: dict[int, Item] = {}
+        self.items: dict[int, Item] = {} if region.kind == "checklist" else _NO_ITEMS
         self.instructions: Text | None = None
         self.instruction_tokens = 0
         self.moved = 0
@@ -294,7 +298,8 @@ class RegionState:
         """Take everything out; ids go on counting."""
         self.moved += 1
         self.chunks = []
-        self.items = {}
+        if self.items:
+            self.items = {}
         self.recount()
 
     def recut(self, cut: Cut) -> None:

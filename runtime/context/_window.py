@@ -126,11 +126,12 @@ class Window:
                 held.reprice(intake)
         self.layout, self.window_tokens = layout, window_tokens
         self.scripted = any(region.kind == "custom" for region in layout.regions.values())
+        shared = layout.limits(window_tokens)
         for name, first in layout.everything.items():
             state = self.states.get(name)
             # A hidden region keeps the definition under which it was last seen; its budget holds on any model.
             region = first if state is None else layout.regions.get(name, state.region)
-            limits = resolve(region, window_tokens)
+            limits = shared[name] if region is first else resolve(region, window_tokens)
             if state is None:
                 self.states[name] = RegionState(region, limits, cut_of(region))
             else:
