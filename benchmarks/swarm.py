@@ -2,10 +2,9 @@
 
     python benchmarks/swarm.py [--runs 1000] [--calls 5] [--latency 0.05] [--backend asyncio]
 
-Journal, regions and events are on. The provider encodes each request and reads every byte of it; what that
-takes (of the processor) is shown beside and subtracted. Beside each figure stands the same work on bare tasks that only
-sleep. Memory is measured by itself, in a process of its own: with every run in its last call, what its window says
-subtracted.
+Journal, regions and events are on. The provider encodes each request and reads every byte of it; what that takes is
+shown beside and subtracted. Beside each figure stands the same work on bare tasks that only sleep. Memory is measured
+by itself, in a process of its own: with every run in its last call, what its window says subtracted.
 """
 
 from __future__ import annotations
@@ -78,11 +77,11 @@ class Steady:
         return TokenCount(0, "estimate")
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
-        began = time.thread_time()
+        began = time.perf_counter()
         body = self._encoder.encode(request)
         for piece in body.pieces():
             self.digest = zlib.crc32(piece, self.digest)
-        self.reading_s += time.thread_time() - began
+        self.reading_s += time.perf_counter() - began
         self.asked += 1
         turns = sum(m.role == "assistant" for segment in request.messages for m in segment.messages)
         size = body.size
