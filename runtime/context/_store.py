@@ -6,7 +6,7 @@ A chunk is what is rendered together. In a region whose kind renders messages it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias, final
 
 import msgspec
@@ -150,7 +150,8 @@ class RegionState:
         self.region = region
         self.limits = limits
         self.cut: Cut = cut
-        self.chunks: list[Chunk] = []
+        self.chunks: Sequence[Chunk] = ()
+        """Most regions have none, and an empty list each would cost more than making it anew when one comes."""
         self.tokens = 0
         self.chars = 0
         self.entries = 0
@@ -268,7 +269,7 @@ class RegionState:
         head = self._begun(continued=False)
         head.frozen = True
         head.groups.append(entry)
-        self.chunks.insert(0, head)
+        self.chunks = (head, *self.chunks)
         self._grew(head, (entry,))
 
     def replace(self, entry_ids: Iterable[int], entries: Iterable[Entry] = ()) -> None:
@@ -289,7 +290,7 @@ class RegionState:
             self._freeze(chunk)
         if hit:
             self.moved += 1
-            self.chunks = [chunk for chunk in self.chunks if chunk.groups]
+            self.chunks = tuple([chunk for chunk in self.chunks if chunk.groups])
             self.recount()
         for entry in coming:
             self.append(entry)
@@ -297,7 +298,7 @@ class RegionState:
     def clear(self) -> None:
         """Take everything out; ids go on counting."""
         self.moved += 1
-        self.chunks = []
+        self.chunks = ()
         if self.items:
             self.items = {}
         self.recount()
@@ -306,7 +307,7 @@ class RegionState:
         """Cut what is there into chunks anew."""
         groups = list(self.groups())
         self.cut = cut
-        self.chunks = []
+        self.chunks = ()
         self.recount()
         for group in groups:
             self._put(group)
@@ -335,7 +336,7 @@ class RegionState:
         chunk = self.chunks[-1] if self.chunks else None
         if chunk is None or chunk.frozen:
             chunk = self._begun(continued=chunk is not None)
-            self.chunks.append(chunk)
+            self.chunks = (*self.chunks, chunk)
         chunk.groups.append(group)
         self._grew(chunk, group.entries)
 
