@@ -128,13 +128,13 @@ class Turn:
         self.seq = seq
         self.reply = reply
         self.calls = calls_of(seq, reply)
-        self.started: set[int] = set()
+        self.started: frozenset[int] = frozenset()
         self.results: dict[int, ToolCallCompleted] = {}
         self.written: dict[int, int] = {}
         """Seq of each result, by call."""
-        self.answered: set[int] = set()
+        self.answered: frozenset[int] = frozenset()
         """Calls whose result stands in the conversation."""
-        self.brought: set[int] = set()
+        self.brought: frozenset[int] = frozenset()
         """Sources of what was written since."""
         self.asked: dict[int, int] = {}
         """Seq of the question that a call waits for, by call."""
@@ -148,7 +148,7 @@ class Turn:
     @property
     def open_calls(self) -> tuple[int, ...]:
         """Numbers of the calls without a result, in call order."""
-        return tuple(index for index in range(len(self.calls)) if index not in self.results)
+        return tuple([index for index in range(len(self.calls)) if index not in self.results])
 
     def asking(self, index: int) -> bool:
         """Say whether call *index* waits for a person."""
@@ -249,16 +249,16 @@ class Visit:
         """How often the stage was asked again, by reason."""
         self.gates: dict[str, int] = {}
         """How often a gate held, by the edge's target."""
-        self.hooks: set[str] = set()
+        self.hooks: frozenset[str] = frozenset()
         """Hooks that were asked; that of the exit once more whenever the stage went on."""
-        self.refreshed: set[str] = set()
+        self.refreshed: frozenset[str] = frozenset()
         """Regions whose refresh came to an end in this visit."""
         self.children = 0
         self.began_s = began_s
         """How long the run had been running when it entered, in seconds."""
         self.edits: dict[str, int] = {}
         """How often each file was written or edited, by the path that the call named."""
-        self.worked: set[str] = set()
+        self.worked: frozenset[str] = frozenset()
         """Tools of which a call succeeded, or was stopped by a permission."""
         self.points: dict[str, PointState] = {}
         """How far its interaction points are, by name."""
@@ -279,6 +279,63 @@ class RunState:
         program_of: Returns what a digest stands for, of a run whose blueprint was changed; `None` for whoever only
             looks at it, and calls no tool.
     """
+
+    __slots__ = (
+        "_definition",
+        "_recent",
+        "_stage",
+        "artifacts",
+        "asked",
+        "budget",
+        "calibration",
+        "children",
+        "copied",
+        "cost",
+        "crashes",
+        "ended",
+        "epoch",
+        "epochs",
+        "failure",
+        "flags",
+        "grants",
+        "hooks_at_end",
+        "in_vain",
+        "inbox",
+        "jobs",
+        "last_at",
+        "last_text",
+        "last_text_seq",
+        "leaving",
+        "left_error",
+        "output",
+        "output_format",
+        "output_seq",
+        "paused",
+        "phase",
+        "program",
+        "questions",
+        "ran_s",
+        "renders",
+        "repeats",
+        "restarts",
+        "routing",
+        "run_id",
+        "seq",
+        "serving",
+        "shelf",
+        "shown_steady",
+        "spawned",
+        "steady",
+        "stopped",
+        "timers",
+        "title",
+        "tokenizer",
+        "turn",
+        "usage",
+        "visit",
+        "visits",
+        "window",
+    )
 
     def __init__(
         self,
@@ -352,6 +409,8 @@ class RunState:
         """How many epochs there were."""
         self.steady: dict[str, tuple[bytes, int]] = {}
         """Of regions declared `stable`: what stood for each in the newest request, and how often it had changed."""
+        self.shown_steady: Mapping[str, bytes] = {}
+        """What stood for each of them in the newest request."""
         self.asked = (0, 0)
         """Estimates of the newest request of the stage: its regions, and what is in none."""
         self.renders: Mapping[str, str] = {}
@@ -433,6 +492,8 @@ class RunState:
     def unsteady(self) -> tuple[str, ...]:
         """Return the regions declared `stable` that the next request shows changed for the second time."""
         now = declared_stable(self.view)
+        if now == self.shown_steady:
+            return ()
         known = {name: self.steady.get(name) for name in now}
         return tuple(name for name, held in known.items() if held and held[1] == 1 and held[0] != now[name])
 
@@ -523,9 +584,9 @@ class RunState:
         if self.visit is not None and self.visit.points:
             self._hear(written.source)
         if self.turn is not None:
-            self.turn.brought.add(written.source)
+            self.turn.brought |= {written.source}
         if written.kind == "tool_result" and self.turn is not None:
-            self.turn.answered.add(next(i for i, call in enumerate(self.turn.calls) if call.call_id == message.call_id))
+            self.turn.answered |= {next(i for i, call in enumerate(self.turn.calls) if call.call_id == message.call_id)}
 
     def _edges_in(self, written: EntryWritten) -> tuple[int, int]:
         """Return where the view of the conversation changes, where *written* is a turn of it."""
@@ -625,9 +686,12 @@ class RunState:
         # What the request shows is in the window; entries to come refer to events to come, and to held mail.
         self._recent = dict(self.inbox)
         self.failure = None
-        for name, digest in declared_stable(self.view).items():
-            held, changes = self.steady.get(name, (digest, 0))
-            self.steady[name] = (digest, changes + (held != digest))
+        steady = declared_stable(self.view)
+        if steady is not self.shown_steady:
+            self.shown_steady = steady
+            for name, digest in steady.items():
+                held, changes = self.steady.get(name, (digest, 0))
+                self.steady[name] = (digest, changes + (held != digest))
         self.asked = (payload.estimated, payload.base)
         visit = self.visit
         if visit is not None and not visit.iterations and not visit.digests:
@@ -636,7 +700,8 @@ class RunState:
     @property
     def view_tokens(self) -> int:
         """Estimated tokens of what the stage's regions hold."""
-        return sum(s.charged for n, s in self.view.states.items() if self.view.layout.sees(n))
+        states = self.view.states
+        return sum([states[name].charged for name in self.view.layout.regions])
 
     def on_completed(self, event: Event, payload: InferenceCompleted) -> None:
         if event.seq > self.copied:
@@ -646,7 +711,7 @@ class RunState:
             self._recent[event.seq] = payload
             self.turn = Turn(event.seq, payload)
             self.visit.iterations += 1
-            self.visit.hooks.discard("on_stage_exit")
+            self.visit.hooks -= {"on_stage_exit"}
             self.visit.tool_calls += len(payload.calls)
             self.visit.called_tool = self.visit.called_tool or bool(payload.calls)
             self.restarts = []
@@ -670,7 +735,7 @@ class RunState:
                     self.output, self.output_seq = payload.text, event.seq
                 self.last_text, self.last_text_seq = payload.text, event.seq
         elif self.visit is not None:
-            self.visit.hooks.add(payload.hook)
+            self.visit.hooks |= {payload.hook}
         if payload.hook == "on_tool_call" and payload.action == "cancel":
             assert self.turn is not None  # its calls are of the newest reply
             self.turn.vetoed = payload.reason or "no reason was given"
@@ -709,7 +774,7 @@ class RunState:
     def on_call_started(self, event: Event, payload: ToolCallStarted) -> None:
         turn = self.turn
         if turn is not None and payload.source == turn.seq:
-            turn.started.add(payload.index)
+            turn.started |= {payload.index}
             call = turn.calls[payload.index]
             if call.name == AGENT_WAIT:
                 turn.waiting[payload.index] = str(argument(call.arguments, "agent_id"))
@@ -720,7 +785,7 @@ class RunState:
         if self.turn is not None and payload.source == self.turn.seq:
             self.turn.results[payload.index] = payload
             if self.visit is not None and (not payload.is_error or payload.gate == "permission"):
-                self.visit.worked.add(tool_name(self.turn.calls[payload.index].name))
+                self.visit.worked |= {tool_name(self.turn.calls[payload.index].name)}
             self.turn.written[payload.index] = event.seq
             call = self.turn.calls[payload.index]
             tool = self.stage.tools.get(tool_name(call.name))
@@ -816,7 +881,7 @@ class RunState:
             state = self.view.states[CONVERSATION]
             self.in_vain = 0 if state.view is None else state.view.edges(state).turns
         if job is not None and payload.lane == "refresh" and self.visit is not None:
-            self.visit.refreshed.add(job.started.region)
+            self.visit.refreshed |= {job.started.region}
 
     def on_gate_blocked(self, event: Event, payload: GateBlocked) -> None:
         if self.visit is not None:
