@@ -282,6 +282,7 @@ class RunState:
 
     __slots__ = (
         "_definition",
+        "_program_of",
         "_recent",
         "_stage",
         "artifacts",
@@ -307,6 +308,7 @@ class RunState:
         "last_text_seq",
         "leaving",
         "left_error",
+        "limited",
         "output",
         "output_format",
         "output_seq",
@@ -355,7 +357,7 @@ class RunState:
         self.phase: Phase = "running"
         self.budget = program.blueprint.budget
         """Limits for it and everything below it."""
-        self.limited: list[BudgetGiven] = []
+        self.limited: tuple[BudgetGiven, ...] = ()
         """Limits that somebody gave in place of the blueprint's, oldest first."""
         self.ran_s = 0.0
         """How long it has been running up to its newest event, in seconds, without pauses and without a host."""
@@ -907,7 +909,7 @@ class RunState:
 
     def _limit(self, given: BudgetGiven | None) -> None:
         if given is not None:
-            self.limited.append(given)
+            self.limited += (given,)
             self.budget = _limited(self.budget, given)
 
     def on_change_blueprint(self, event: Event, payload: BlueprintChanged) -> None:
@@ -915,19 +917,19 @@ class RunState:
         self.spawned = payload.onto(self.made_by)
         self.budget = reduce(_limited, self.limited, self.program.blueprint.budget)
         self.repeats = Repeats(self.program.blueprint.repetition)
-        self.steady = {}  # what stands in the prompt changed by somebody's will
+        self.steady, self.shown_steady = {}, {}  # what stands in the prompt changed by somebody's will
         self.epoch = None  # what was sent was made of another blueprint; what is sent next begins anew
         visit = self.visit
         assert visit is not None  # a run is in a stage from its birth on
         before, self._stage = self.stage, self._seen(visit.stage)
-        visit.refreshed.update({*self._stage.refreshing} - {*before.refreshing})  # from the next entry on
+        visit.refreshed |= {*self._stage.refreshing} - {*before.refreshing}  # from the next entry on
         layout = self._stage.layout
         since = visit.entered_seq if layout.fresh else 0
         self.view.enter(layout, self.view.window_tokens, self.view.intake, since=since)
         self.view.redraw()
         if visit.iterations:
-            for name in self._stage.watched:  # a gate that is new counts what is done from here on
-                visit.digests.setdefault(name, self.view.states[name].digest())
+            now = {name: self.view.states[name].digest() for name in self._stage.watched}
+            visit.digests = {**now, **visit.digests}  # a gate that is new counts what is done from here on
 
     def _made(self, digest: str) -> Program:
         if self._program_of is not None:

@@ -138,8 +138,9 @@ async def test_a_title_that_was_being_made_is_made_all_the_same(tmp_path: Path):
         async with swarm_of(slow, journal=journal) as swarm:
             run = await swarm.spawn(BEFORE, task="x")
     with closing(SqliteJournal(path, host="second")) as journal:
-        async with swarm_of(scripted("one", "two"), journal=journal, seed=1) as swarm:
+        async with swarm_of(scripted(Say("one", delay_s=5), "two"), journal=journal, seed=1) as swarm:
             await (await swarm.resume_tree(run.run_id, blueprint=AFTER)).result()
+            print([(e.kind, e.at, getattr(e.payload, "reason", "")) for e in events_of(swarm, run)])
             assert journal.find(run.run_id).title == "A title"
 
 
