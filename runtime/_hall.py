@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Generic, TypeVar, final
 import anyio
 
 from shoal.actors import ChildSpec, DynamicSupervisor, SupervisionEvent
-from shoal.blueprints import Blueprint, ChildSupervision, ModelSettings, load, resolve
+from shoal.blueprints import Blueprint, ChildSupervision, ModelSettings, load, resolve, stage_tools
 from shoal.errors import (
     DefinitionMissing,
     JournalDamaged,
@@ -43,7 +43,7 @@ from shoal.runtime._live import Live
 from shoal.runtime._mcp import Connections, McpServer
 from shoal.runtime._mending import cancel_strays, mended
 from shoal.runtime._pools import Pools
-from shoal.runtime._program import Program, recorded
+from shoal.runtime._program import Program, recorded, shipped_names
 from shoal.runtime._run import RunActor
 from shoal.runtime._script_tools import signature
 from shoal.runtime._seed_files import OWN_FOLDER
@@ -583,11 +583,15 @@ class Hall:
         raise RunNotFound(f"run {run_id} does not live here; take it up with `shoal resume {run_id}`", run_id=run_id)
 
     async def _child_program(self, live: Live, wanted: ChildRequest) -> Program:
+        bundle = self._child_bundle(live, wanted)
+        return await self.program(bundle, (*wanted.tools, *self._passed_on(live.run_id, bundle, wanted.tools)))
+
+    def _child_bundle(self, live: Live, wanted: ChildRequest) -> Bundle:
         if isinstance(wanted.blueprint, Blueprint):
-            return await self.program(self.adopt(wanted.blueprint), wanted.tools)
+            return self.adopt(wanted.blueprint)
         given = live.state.program.bundle.workers.get(str(wanted.blueprint))
         if given is not None:
-            return await self.program(given, wanted.tools)
+            return given
         path = resolve(wanted.blueprint, base=live.state.program.blueprint.folder)
         workdir = live.context.workdir
         if wanted.by_model and (path.resolve() == workdir or workdir in path.resolve().parents):
@@ -595,7 +599,24 @@ class Hall:
                 f"{_called(wanted.blueprint)!r} lies in the run's working directory; a model may not run what it could "
                 "write"
             )
-        return await self.program(self.bundle(path), wanted.tools)
+        return self.bundle(path)
+
+    def _passed_on(self, parent: str, bundle: Bundle, given: Sequence[Tool]) -> Iterator[Tool]:
+        """Yield the functions that code gave to *parent* or a run above it, as far as *bundle* lists them by name.
+
+        What comes with the child itself, in code or as a script of its own, goes before them.
+        """
+        listed = {name for stage in bundle.blueprint.stages for name in stage_tools(stage)}
+        listed -= {tool.name for tool in given} | shipped_names(bundle.tools)
+        above: str | None = parent
+        while above is not None and listed:
+            program = self.keeper.made_of.get(above)
+            for tool in () if program is None else program.given:
+                if tool.name in listed:
+                    listed.remove(tool.name)
+                    yield tool
+            live = self.live.get(above)
+            above = self.journal.find(above).parent if live is None else live.state.made_by.parent
 
     async def command(self, run_id: str, command: Command, done: Callable[[], None] | None = None) -> None:
         """Carry out *command*, wherever the run is; returns once its effect is durable. *done* as in `steer`."""

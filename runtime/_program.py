@@ -216,6 +216,11 @@ def shown_only(recorded: Mapping[str, Any]) -> Tool:
     )
 
 
+def shipped_names(files: Sequence[ToolFile]) -> frozenset[str]:
+    """Return the names of the tools that *files* are."""
+    return frozenset([tool.name for tool, _ in _shipped(files)[0]]) if files else frozenset()
+
+
 def _shipped(files: Sequence[ToolFile]) -> tuple[tuple[tuple[Tool, ToolFile], ...], Mapping[str, str]]:
     """Return the tools that *files* are, and why others are none, by the name of their file."""
     made: list[tuple[Tool, ToolFile]] = []
