@@ -90,7 +90,7 @@ def _value(value: Value) -> dict[str, Any]:
             return {"type": "string", "value": f"[{','.join([_listed(item) for item in value])}]"}
 
 
-def _listed(item: str | int | float) -> str:
+def _listed(item: str | float) -> str:
     """Return *item* as JSON the way Jaeger itself writes it into a list, so that both files of a trace say the same.
 
     Source: Go's `encoding/json`, "Marshal": numbers as ES6 has them.
