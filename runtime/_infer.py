@@ -19,6 +19,7 @@ from shoal.runtime._hooks import before_inference, seen
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
 from shoal.runtime._measure import count_with
+from shoal.runtime._own_tools import rescan
 from shoal.runtime._parts import made_by_model
 from shoal.runtime._routed_parts import route_parts, vetted_parts
 from shoal.runtime._scripting import draft_of, frees, kept_renders, vetted
@@ -31,6 +32,8 @@ from shoal.runtime.events import InferenceCompleted, InferenceStarted, ModelChan
 async def infer(live: Live) -> None:
     """Ask the model for the stage's next turn, and journal what comes of it."""
     await count_with(live, live.serving())
+    if live.state.program.blueprint.dynamic_tools:
+        await rescan(live)
     await deliver_mail(live)
     if not await before_inference(live):
         return

@@ -6,6 +6,7 @@ what the journal holds. It is the same code, so both end in the same state.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -19,10 +20,13 @@ from shoal.errors import DefinitionMissing
 from shoal.providers import EMPTY, Message, ProviderState, Text, ToolCall, Usage
 from shoal.runtime._failures import first_paragraph
 from shoal.runtime._output_spec import OutputAsked
-from shoal.runtime._program import Program, StageProgram
+from shoal.runtime._program import Program, StageProgram, loadable, loaded, with_own
 from shoal.runtime._repetition import Repeats
+from shoal.runtime._script_tools import ToolFile, script_tool
 from shoal.runtime.context import (
     CONVERSATION,
+    DATE,
+    MEMORY,
     WHOLE,
     Calibration,
     ContextCompacted,
@@ -42,12 +46,14 @@ from shoal.runtime.context import (
     SeedRefreshed,
     SeedResolved,
     Shelf,
+    Surroundings,
     Window,
     assemble,
     declared_stable,
     load_rendering,
     materialise,
     nowhere,
+    stand,
 )
 from shoal.runtime.events import (
     BudgetGiven,
@@ -55,6 +61,7 @@ from shoal.runtime.events import (
     ChildEnded,
     ChildSpawned,
     Event,
+    FactsRecorded,
     GateBlocked,
     GateForced,
     GrantGiven,
@@ -65,6 +72,7 @@ from shoal.runtime.events import (
     LaneCompleted,
     LaneDegraded,
     LaneStarted,
+    MemoryLoaded,
     MessageReceived,
     ModelChanged,
     Nudged,
@@ -85,14 +93,17 @@ from shoal.runtime.events import (
     TokensMeasured,
     ToolCallCompleted,
     ToolCallStarted,
+    ToolsFound,
     TransitionChosen,
 )
-from shoal.runtime.tools import AGENT_WAIT, shown_name
+from shoal.runtime.tools import AGENT_WAIT, LOAD_TOOLS, Tool, shown_name
 
 Phase: TypeAlias = Literal["running", "paused", "ended"]
 
 MODIFYING = frozenset({"write_file", "edit_file"})
 """Built-in tools that change a file."""
+
+_DAY_S = 86_400
 
 TALK = "talk"
 """The interaction point that a stage of mode `interactive` has at its end."""
@@ -273,6 +284,8 @@ class RunState:
         program: What it is made of.
         definition: Returns what the journal holds under a digest; `None` where scripts' renderings are not needed.
         load: Returns the bytes of a stored part by its digest.
+        facts: Returns what was looked up under a digest, where that is not in the journal yet; `None` takes
+            *definition*.
     """
 
     def __init__(
@@ -282,7 +295,9 @@ class RunState:
         *,
         definition: Callable[[str], bytes] | None = None,
         load: LoadPart = nowhere,
+        facts: Callable[[str], bytes] | None = None,
     ) -> None:
+        self._facts = definition if facts is None else facts
         self.run_id = run_id
         self.program = program
         self._definition = definition
@@ -358,6 +373,17 @@ class RunState:
         """What the hooks of the run's end decided, by hook: each is asked once."""
         self.crashes: list[float] = []
         """When its actor crashed, in unix seconds."""
+        self.loaded: dict[str, tuple[str, ...]] = {}
+        """Deferred tools that were loaded, by stage, in that order."""
+        self.own_files: tuple[tuple[str, str], ...] = ()
+        """Scripts of its own folder that are its tools: paths, and what the journal holds each under."""
+        self._own: tuple[Tool, ...] = ()
+        self.facts: dict[str, Mapping[str, str]] = {}
+        """What was looked up for components when it began, by component."""
+        self.left_out: dict[str, str] = {}
+        """Components that raised and are left out of the prompt, and what they raised."""
+        self._day = -1
+        """The day that a component says, in days since 1970; -1 where none says it."""
         self._recent: dict[int, Payload] = {}
         """Events whose text an entry may still refer to."""
 
@@ -428,7 +454,8 @@ class RunState:
 
     def busy_regions(self) -> frozenset[str]:
         """Regions whose summary is being made."""
-        return frozenset(job.started.region for job in self.jobs.values() if job.started.lane == "compaction")
+        started = [job.started for job in self.jobs.values()]
+        return frozenset(each.region for each in started if each.lane == "compaction" and not each.aside)
 
     def content(self, source: int, index: int) -> Message:
         """Return what event *source* holds at *index*, as a message.
@@ -483,6 +510,8 @@ class RunState:
         if self.phase == "running" and self.last_at and type(payload) is not RunResumed:
             self.ran_s += event.at - self.last_at
         self.last_at = event.at
+        if self._day >= 0 and event.at // _DAY_S != self._day:
+            self._compose()
         handler = _HANDLERS.get(type(payload))
         if handler is not None:
             handler(self, event, payload)
@@ -545,6 +574,23 @@ class RunState:
         if payload.forked_from is not None:
             self.copied = payload.forked_from[1]
 
+    def on_facts(self, event: Event, payload: FactsRecorded) -> None:
+        self.facts[payload.component] = self._looked_up(payload.digest)
+
+    def on_memory(self, event: Event, payload: MemoryLoaded) -> None:
+        self.facts[MEMORY] = {"state": payload.state, **self._looked_up(payload.digest)}
+
+    def on_tools(self, event: Event, payload: ToolsFound) -> None:
+        self.own_files = payload.files
+        if self._facts is not None:
+            files = [msgspec.json.decode(self._facts(digest), type=ToolFile) for _, digest in payload.files]
+            self._own = tuple([script_tool(file) for file in files])
+        self._restage(self.stage.name)
+
+    def _looked_up(self, digest: str) -> Mapping[str, str]:
+        facts: dict[str, str] = {} if self._facts is None else json.loads(self._facts(digest))
+        return facts
+
     def on_enter(self, event: Event, payload: StageEntered) -> None:
         layout = self.program.stages[payload.stage].layout
         if self.window is None:
@@ -558,16 +604,50 @@ class RunState:
         self.window.ratio = self.now_calibration.ratio
         self.visits[payload.stage] = payload.visit
         self.visit = Visit(payload.stage, payload.visit, event.seq, self.ran_s)
+        self._restage(payload.stage)
+        self.turn = self.routing = self.failure = self.leaving = None
+
+    def _restage(self, stage: str) -> None:
+        """Take *stage* as the run sees it: with the tools that it has loaded there."""
         made = self.made_by
         asked = OutputAsked(made.output_format, made.output_instructions, made.output_schema)
-        self._stage = self.program.seen(payload.stage, unattended=made.unattended, asked=asked)
-        self.turn = self.routing = self.failure = self.leaving = None
+        remembers = MEMORY in self.facts
+        seen = self.program.seen(stage, unattended=made.unattended, asked=asked, remembers=remembers)
+        self._stage = loaded(with_own(seen, self._own), self.loaded.get(stage, ()))
+        self._compose()
+
+    def _compose(self) -> None:
+        """Make anew what components show."""
+        components = self.stage.components
+        self._day = int(self.last_at // _DAY_S) if any(each.name == DATE for each in components) else -1
+        if components:
+            self.view.standing, failed = stand(components, self._surroundings())
+            self.left_out = {each.name: each.error for each in failed}
+
+    def _surroundings(self) -> Surroundings:
+        blueprint, stage = self.program.blueprint, self.stage
+        return Surroundings(
+            self.run_id,
+            blueprint.name,
+            blueprint.description,
+            stage.name,
+            self.serving[0],
+            self.serving[1],
+            tuple(sorted(stage.tools)),
+            tuple(stage.deferred),
+            tuple(each.name for each in stage.components),
+            self.made_by.workdir,
+            blueprint.read_paths,
+            self.facts,
+            dt.datetime.fromtimestamp(self.last_at, dt.UTC).date().isoformat(),
+        )
 
     def on_change_model(self, event: Event, payload: ModelChanged) -> None:
         self._serve(payload.provider, payload.model, payload.window_tokens)
         self.view.enter(self.stage.layout, payload.window_tokens, payload.intake)
         self.view.ratio = self.now_calibration.ratio
         self.failure = None
+        self._compose()
 
     def _serve(self, provider: str, model: str, window_tokens: int) -> None:
         if self.serving[:2] != (provider, model):
@@ -628,7 +708,8 @@ class RunState:
     @property
     def view_tokens(self) -> int:
         """Estimated tokens of what the stage's regions hold."""
-        return sum(s.charged for n, s in self.view.states.items() if self.view.layout.sees(n))
+        held = sum(s.charged for n, s in self.view.states.items() if self.view.layout.sees(n))
+        return held + self.view.standing_tokens
 
     def on_completed(self, event: Event, payload: InferenceCompleted) -> None:
         if event.seq > self.copied:
@@ -721,8 +802,19 @@ class RunState:
             if self.visit is not None and not payload.is_error and tool_name(call.name) in MODIFYING:
                 path = str(argument(call.arguments, "path"))
                 self.visit.edits[path] = self.visit.edits.get(path, 0) + 1
+            if call.name == LOAD_TOOLS and self.visit is not None and not payload.is_error:
+                self._load(self.visit.stage, call)
             if call.name == "context_list" and not payload.is_error:
                 self.view.note_listed(str(argument(call.arguments, "region")))
+
+    def _load(self, stage: str, call: ToolCall) -> None:
+        """Put the tools that *call* names on offer in *stage*."""
+        before = self.loaded.get(stage, ())
+        known, _ = loadable(self.stage, texts(call.arguments, "names"))
+        new = tuple(name for name in known if name not in before)
+        if new:
+            self.loaded[stage] = (*before, *new)
+            self._stage = loaded(self.stage, new)
 
     def on_nudge(self, event: Event, payload: Nudged) -> None:
         self._recent[event.seq] = payload
@@ -900,12 +992,16 @@ class RunState:
             "stopped": self.stopped,
             "hooks_at_end": dict(self.hooks_at_end),
             "restarts": list(self.restarts),
+            "loaded": (dict(self.loaded), self.own_files),
+            "components": ([str(one.digest.hex()) for _, one in self.view.standing], dict(self.left_out), self._day),
             "ended": self.ended,
         }
 
 
 _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     RunSpawned: RunState.on_spawn,
+    FactsRecorded: RunState.on_facts,
+    MemoryLoaded: RunState.on_memory,
     RunTitled: RunState.on_titled,
     RunPaused: RunState.on_pause,
     RunResumed: RunState.on_resume,
@@ -946,6 +1042,7 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     TimerFired: RunState.on_fire,
     QuestionAnswered: RunState.on_answer,
     GrantGiven: RunState.on_grant,
+    ToolsFound: RunState.on_tools,
     LaneStarted: RunState.on_job_started,
     LaneCompleted: RunState.on_job_ended,
     LaneDegraded: RunState.on_job_ended,
@@ -990,6 +1087,17 @@ def calls_of(seq: int, reply: InferenceCompleted) -> tuple[ToolCall, ...]:
         ToolCall(call_id(seq, index), call.name, call.arguments, call.vendor_id)
         for index, call in enumerate(reply.calls)
     )
+
+
+def texts(arguments: Text, name: str) -> tuple[str, ...]:
+    """Return one argument of a call that is a list of texts; empty where it is missing or something else."""
+    try:
+        parsed: object = json.loads(str(arguments) or "{}")
+    except (ValueError, RecursionError):
+        return ()
+    value = cast("dict[str, object]", parsed).get(name) if isinstance(parsed, dict) else None
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return tuple([item for item in items if isinstance(item, str)])
 
 
 def argument(arguments: Text, name: str) -> Text:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, TypeAlias, final
 
 import msgspec
@@ -15,6 +16,7 @@ import msgspec
 from shoal.providers import NO_TOOLS, Blob, Block, Intake, Message, Request, Segment, Text, ToolSet, Volatility
 from shoal.runtime.context._drawn import drawn
 from shoal.runtime.context._entry import chars_of, estimate_text, size
+from shoal.runtime.context._layout import place_of
 from shoal.runtime.context._render import BLANK_LINE, Theme
 from shoal.runtime.context._said import Rendering
 from shoal.runtime.context._store import RegionState
@@ -165,7 +167,7 @@ _EXPECTED: Mapping[Volatility, str] = {
 
 
 @final
-class _Shown(msgspec.Struct, frozen=True, gc=False):
+class Shown(msgspec.Struct, frozen=True, gc=False):
     """What a region brings to a prompt, kept until it changes: blocks, messages, or both, each with what they have."""
 
     blocks: tuple[Block, ...] = ()
@@ -190,16 +192,17 @@ class _Shown(msgspec.Struct, frozen=True, gc=False):
         return self.block_tokens + self.message_tokens
 
 
-_NOTHING = _Shown()
+_NOTHING = Shown()
 
 
 def assemble(window: Window, tools: ToolSet = NO_TOOLS) -> Prompt:
     """Return the prompt of *window*'s stage with *tools* on offer. Same window, same bytes."""
     layout = window.layout
-    system, messages, tail = (
+    messages, tail = (
         [shown(window.states[name], layout.theme, window.intake) for name in names]
-        for names in (layout.system, layout.messages, layout.tail)
+        for names in (layout.messages, layout.tail)
     )
+    system = front(window)
     blocks = (*system, *tail)
     offered = (Part(TOOLS, tools.tokens, "tools"),) if tools.specs else ()
     lifted, stored = lifted_of(window)
@@ -220,6 +223,17 @@ def assemble(window: Window, tools: ToolSet = NO_TOOLS) -> Prompt:
             *chain.from_iterable([one.block_parts for one in tail]),
         ),
     )
+
+
+def front(window: Window) -> list[Shown]:
+    """Return what the system section of *window* shows, in order: regions, and the components between them."""
+    layout = window.layout
+    regions = [shown(window.states[name], layout.theme, window.intake) for name in layout.system]
+    if not window.standing:
+        return regions
+    places = [place_of(layout.regions[name]) for name in layout.system]
+    standing: list[tuple[tuple[int, int], Shown]] = [*window.standing, *zip(places, regions, strict=True)]
+    return [one for _, one in sorted(standing, key=itemgetter(0))]
 
 
 def lifted_of(window: Window) -> tuple[tuple[Segment, ...], tuple[Part, ...]]:
@@ -248,15 +262,15 @@ def _joined(blocks: Sequence[Block]) -> Text | None:
     return Text(BLANK_LINE.body.join(bodies)) if bodies else None
 
 
-def shown(state: RegionState, theme: Theme, intake: Intake) -> _Shown:
+def shown(state: RegionState, theme: Theme, intake: Intake) -> Shown:
     """Return what *state* brings to a prompt for a model with that *intake*."""
     if state.cached is None:
         state.cached = _show(state, theme, intake)
-    made: _Shown = state.cached
+    made: Shown = state.cached
     return made
 
 
-def _show(state: RegionState, theme: Theme, intake: Intake) -> _Shown:
+def _show(state: RegionState, theme: Theme, intake: Intake) -> Shown:
     scripted = isinstance(state.rendering, Rendering)
     if state.empty and state.instructions is None and not scripted:
         return _NOTHING
@@ -278,7 +292,7 @@ def _show(state: RegionState, theme: Theme, intake: Intake) -> _Shown:
     # In messages of the window's own they stand where they came.
     lifted = tuple(_pointed_at(state, intake)) if state.parts and (scripted or not made.segments) else ()
     lines = sum([estimate_text(blob.stand_in) for blob in lifted])
-    return _Shown(
+    return Shown(
         made.blocks,
         parts,
         sum([part.tokens for part in parts]),

@@ -7,7 +7,7 @@ journal and applies it; a resumed run applies what the journal holds. Both end i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import final
+from typing import Any, final
 
 from shoal.blueprints import Region
 from shoal.providers import TEXT_ONLY, Intake, Message, Segment, Text, TextCounter
@@ -63,7 +63,18 @@ class Window:
         shelf: The run's stored parts.
     """
 
-    __slots__ = ("counter", "intake", "layout", "lifted", "ratio", "shelf", "since", "states", "window_tokens")
+    __slots__ = (
+        "counter",
+        "intake",
+        "layout",
+        "lifted",
+        "ratio",
+        "shelf",
+        "since",
+        "standing",
+        "states",
+        "window_tokens",
+    )
 
     def __init__(
         self, layout: Layout, window_tokens: int, intake: Intake = TEXT_ONLY, shelf: Shelf | None = None
@@ -81,11 +92,19 @@ class Window:
         """Seq of the event from which on the stage sees the conversation; 0 for all of it."""
         self.lifted: Segment | None = None
         """The message with the stored parts of system regions, as it was sent last."""
+        self.standing: tuple[tuple[tuple[int, int], Any], ...] = ()
+        """What components show in the system section: each with its layer and its place in that."""
         self.enter(layout, window_tokens, intake)
 
     def __repr__(self) -> str:
         held = ", ".join(f"{name} {state.tokens}/{state.limits.budget}" for name, state in self.states.items())
         return f"<Window {self.layout.stage}: {held}>"
+
+    @property
+    def standing_tokens(self) -> int:
+        """Estimated tokens of what components show."""
+        tokens: list[int] = [one.block_tokens for _, one in self.standing]
+        return sum(tokens)
 
     # --- layout
 

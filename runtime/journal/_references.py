@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shoal.runtime.context import PartStored
-from shoal.runtime.events import NUMBERS, Payload, RunSpawned
+from shoal.runtime.events import NUMBERS, FactsRecorded, MemoryLoaded, Payload, RunSpawned, ToolsFound
 
 RENDERING = tuple(kind for kind in NUMBERS if "renders" in kind.__struct_fields__)
 """Kinds that name what scripts had rendered."""
@@ -16,6 +16,10 @@ def definitions_of(payload: Payload) -> Iterator[str]:
     if isinstance(payload, RunSpawned):
         yield payload.definition
         yield from (digest for _, digest in payload.scripts)
+    elif isinstance(payload, FactsRecorded | MemoryLoaded):
+        yield payload.digest
+    elif isinstance(payload, ToolsFound):
+        yield from (digest for _, digest in payload.files)
     elif isinstance(payload, RENDERING):
         renders: tuple[tuple[str, str], ...] = getattr(payload, "renders")  # noqa: B009 - each of these kinds has it
         yield from (digest for _, digest in renders)
