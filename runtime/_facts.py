@@ -63,12 +63,6 @@ def _kept(definitions: dict[str, bytes], facts: Mapping[str, str]) -> str:
     return digest
 
 
-def read_facts(data: bytes) -> Mapping[str, str]:
-    """Return what the journal holds of facts."""
-    facts: dict[str, str] = json.loads(data)
-    return facts
-
-
 def _remembers(program: Program) -> bool:
     stages = program.stages.values()
     return any(not MEMORY_TOOLS.isdisjoint((*stage.tools, *stage.deferred)) for stage in stages)

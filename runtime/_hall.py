@@ -437,7 +437,10 @@ class Hall:
         await cancel_strays(self, state)
 
     def _looked_at(self, digest: str) -> Program:
-        return self._ready.get(("looked at", digest), lambda: (None, recorded(self.journal.definition(digest))))[1]
+        def make() -> tuple[object, Program]:
+            return None, recorded(self.journal.definition(digest), self.components)
+
+        return self._ready.get(("looked at", digest), make)[1]
 
     def arrived(self, live: Live, wake: Callable[[], None], *, stop: Callable[[], Awaitable[None]] | None) -> None:
         """Take note of a life of a run; one that has a *stop* of its own never leaves memory before its end."""

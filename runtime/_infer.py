@@ -24,9 +24,9 @@ from shoal.runtime._parts import made_by_model
 from shoal.runtime._routed_parts import route_parts, vetted_parts
 from shoal.runtime._scripting import draft_of, frees, kept_renders, vetted
 from shoal.runtime._side import write
-from shoal.runtime._state import calls_of
+from shoal.runtime._state import BUILD, calls_of
 from shoal.runtime.context import CONVERSATION, Draft, Prompt
-from shoal.runtime.events import InferenceCompleted, InferenceStarted, ModelChanged, VolatilityBroken
+from shoal.runtime.events import InferenceCompleted, InferenceStarted, ModelChanged, ScriptFailed, VolatilityBroken
 
 
 async def infer(live: Live) -> None:
@@ -34,6 +34,7 @@ async def infer(live: Live) -> None:
     await count_with(live, live.serving())
     if live.state.program.blueprint.dynamic_tools:
         await rescan(live)
+    complain(live)
     await deliver_mail(live)
     if not await before_inference(live):
         return
@@ -100,6 +101,14 @@ async def _answer(live: Live, question: Question | None) -> tuple[InferenceCompl
         for account in accounts:
             account.spend(payload)
         return payload, completed
+
+
+def complain(live: Live) -> None:
+    """Journal of each component that raised that it is left out, once a run."""
+    state = live.state
+    for name, why in tuple(state.left_out.items()):
+        if name not in state.complained:
+            live.emit(ScriptFailed(name, BUILD, "raised", why))
 
 
 async def deliver_mail(live: Live) -> None:

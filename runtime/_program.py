@@ -212,17 +212,18 @@ class Program:
         return self.blueprint.stages[position].name if position < len(self.blueprint.stages) else None
 
 
-def recorded(definition: bytes) -> Program:
+def recorded(definition: bytes, components: Components | None = None) -> Program:
     """Return what the journal holds of a run's definition, for those who only look at the run.
 
-    Functions that were given in code stand in it with name and schema; nothing can call them.
+    Functions that were given in code stand in it with name and schema; nothing can call them. Of its components those
+    show that are among *components*; `None` for what ships.
 
     Raises:
         DefinitionMissing: It was written by a newer version.
     """
     bundle, given = read_definition(definition)
     tools = [shown_only(each) for each in given]
-    return Program(bundle, [t for t in tools if not t.connector], [t for t in tools if t.connector])
+    return Program(bundle, [t for t in tools if not t.connector], [t for t in tools if t.connector], components)
 
 
 def shown_only(recorded: Mapping[str, Any]) -> Tool:

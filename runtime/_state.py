@@ -86,6 +86,7 @@ from shoal.runtime.events import (
     RunResumed,
     RunSpawned,
     RunTitled,
+    ScriptFailed,
     StageEntered,
     StageLeft,
     TimerFired,
@@ -104,6 +105,8 @@ MODIFYING = frozenset({"write_file", "edit_file"})
 """Built-in tools that change a file."""
 
 _DAY_S = 86_400
+BUILD = "build"
+"""The function that fails, in an event on a component."""
 
 TALK = "talk"
 """The interaction point that a stage of mode `interactive` has at its end."""
@@ -382,6 +385,8 @@ class RunState:
         """What was looked up for components when it began, by component."""
         self.left_out: dict[str, str] = {}
         """Components that raised and are left out of the prompt, and what they raised."""
+        self.complained: set[str] = set()
+        """Components of which an event has said that they are left out."""
         self._day = -1
         """The day that a component says, in days since 1970; -1 where none says it."""
         self._recent: dict[int, Payload] = {}
@@ -579,6 +584,10 @@ class RunState:
 
     def on_memory(self, event: Event, payload: MemoryLoaded) -> None:
         self.facts[MEMORY] = {"state": payload.state, **self._looked_up(payload.digest)}
+
+    def on_script_failed(self, event: Event, payload: ScriptFailed) -> None:
+        if payload.function == BUILD:
+            self.complained.add(payload.script)
 
     def on_tools(self, event: Event, payload: ToolsFound) -> None:
         self.own_files = payload.files
@@ -1028,6 +1037,7 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     ItemChanged: RunState.on_in_window,
     ContextCompacted: RunState.on_in_window,
     HookRan: RunState.on_hook,
+    ScriptFailed: RunState.on_script_failed,
     InferenceStarted: RunState.on_started,
     InferenceCompleted: RunState.on_completed,
     InferenceFailed: RunState.on_failed,
