@@ -5,6 +5,7 @@ door `shoal.Swarm` resolves those.
 """
 
 from shoal.runtime._attachment import Attachable, Attachment, SeedValue
+from shoal.runtime._change import made_of
 from shoal.runtime._clock import Clock, virtual
 from shoal.runtime._handle import Outcome, Run, checked
 from shoal.runtime._lanes import WIDTHS, JobFailed
@@ -112,6 +113,7 @@ __all__ = [
     "checked",
     "fold",
     "ledger_of",
+    "made_of",
     "plain_usage",
     "questions_of",
     "recorded",

@@ -90,6 +90,8 @@ class Program:
         given: Tools that the spawn brings in code.
         connected: Tools of MCP servers; the stages that list them, or their servers, see them.
         components: What may stand in prompts beside regions; `None` for what ships.
+        recorded_as: Digest under which the journal holds it where it was read from there; `None` elsewhere. Functions
+            that were changed since give it another digest now.
 
     Raises:
         SpawnRefused: A stage lists a tool that nobody has, a given one would take another's place, or an answer's
@@ -102,6 +104,8 @@ class Program:
         given: Sequence[Tool] = (),
         connected: Sequence[Tool] = (),
         components: Components | None = None,
+        *,
+        recorded_as: str | None = None,
     ) -> None:
         blueprint = bundle.blueprint
         self.bundle = bundle
@@ -111,6 +115,7 @@ class Program:
         self.definition = definition_of(bundle, (*self.given, *self.connected))
         """What the journal keeps of it."""
         self.digest = hashlib.sha256(self.definition).hexdigest()[:32]
+        self.recorded_as = recorded_as or self.digest
         _check_given(self.given)
         theme = Theme(names_of(blueprint))
         self.shipped, broken = _shipped(bundle.tools)
@@ -241,6 +246,11 @@ def shown_only(recorded: Mapping[str, Any]) -> Tool:
         connector and tuple(connector),
         recorded.get("deferred", False),
     )
+
+
+def shipped_names(files: Sequence[ToolFile]) -> frozenset[str]:
+    """Return the names of the tools that *files* are."""
+    return frozenset([tool.name for tool, _ in _shipped(files)[0]]) if files else frozenset()
 
 
 def _shipped(files: Sequence[ToolFile]) -> tuple[tuple[tuple[Tool, ToolFile], ...], Mapping[str, str]]:

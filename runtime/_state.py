@@ -11,16 +11,17 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
+from functools import reduce
 from typing import Any, Literal, TypeAlias, cast, final
 
 import msgspec
 
-from shoal.blueprints import tool_name
+from shoal.blueprints import Budget, tool_name
 from shoal.errors import DefinitionMissing
 from shoal.providers import EMPTY, Message, ProviderState, Text, ToolCall, Usage
 from shoal.runtime._failures import first_paragraph
 from shoal.runtime._output_spec import OutputAsked
-from shoal.runtime._program import Program, StageProgram, loadable, loaded, with_own
+from shoal.runtime._program import Program, StageProgram, loadable, loaded, recorded, with_own
 from shoal.runtime._repetition import Repeats
 from shoal.runtime._script_tools import ToolFile, script_tool
 from shoal.runtime.context import (
@@ -56,6 +57,7 @@ from shoal.runtime.context import (
     stand,
 )
 from shoal.runtime.events import (
+    BlueprintChanged,
     BudgetGiven,
     BudgetReached,
     ChildEnded,
@@ -140,13 +142,13 @@ class Turn:
         self.seq = seq
         self.reply = reply
         self.calls = calls_of(seq, reply)
-        self.started: set[int] = set()
+        self.started: frozenset[int] = frozenset()
         self.results: dict[int, ToolCallCompleted] = {}
         self.written: dict[int, int] = {}
         """Seq of each result, by call."""
-        self.answered: set[int] = set()
+        self.answered: frozenset[int] = frozenset()
         """Calls whose result stands in the conversation."""
-        self.brought: set[int] = set()
+        self.brought: frozenset[int] = frozenset()
         """Sources of what was written since."""
         self.asked: dict[int, int] = {}
         """Seq of the question that a call waits for, by call."""
@@ -160,7 +162,7 @@ class Turn:
     @property
     def open_calls(self) -> tuple[int, ...]:
         """Numbers of the calls without a result, in call order."""
-        return tuple(index for index in range(len(self.calls)) if index not in self.results)
+        return tuple([index for index in range(len(self.calls)) if index not in self.results])
 
     def asking(self, index: int) -> bool:
         """Say whether call *index* waits for a person."""
@@ -261,16 +263,16 @@ class Visit:
         """How often the stage was asked again, by reason."""
         self.gates: dict[str, int] = {}
         """How often a gate held, by the edge's target."""
-        self.hooks: set[str] = set()
+        self.hooks: frozenset[str] = frozenset()
         """Hooks that were asked; that of the exit once more whenever the stage went on."""
-        self.refreshed: set[str] = set()
+        self.refreshed: frozenset[str] = frozenset()
         """Regions whose refresh came to an end in this visit."""
         self.children = 0
         self.began_s = began_s
         """How long the run had been running when it entered, in seconds."""
         self.edits: dict[str, int] = {}
         """How often each file was written or edited, by the path that the call named."""
-        self.worked: set[str] = set()
+        self.worked: frozenset[str] = frozenset()
         """Tools of which a call succeeded, or was stopped by a permission."""
         self.points: dict[str, PointState] = {}
         """How far its interaction points are, by name."""
@@ -284,12 +286,82 @@ class RunState:
 
     Args:
         run_id: The run.
-        program: What it is made of.
-        definition: Returns what the journal holds under a digest; `None` where scripts' renderings are not needed.
+        program: What it was spawned as.
+        definition: Returns what the journal holds under a digest; `None` where scripts' renderings are not needed, and
+            the run's blueprint was never changed.
         load: Returns the bytes of a stored part by its digest.
         facts: Returns what was looked up under a digest, where that is not in the journal yet; `None` takes
             *definition*.
+        program_of: Returns what a digest stands for, of a run whose blueprint was changed; `None` for whoever only
+            looks at it, and calls no tool.
     """
+
+    __slots__ = (
+        "_day",
+        "_definition",
+        "_facts",
+        "_own",
+        "_program_of",
+        "_recent",
+        "_stage",
+        "artifacts",
+        "asked",
+        "budget",
+        "calibration",
+        "children",
+        "complained",
+        "copied",
+        "cost",
+        "crashes",
+        "ended",
+        "epoch",
+        "epochs",
+        "facts",
+        "failure",
+        "flags",
+        "grants",
+        "hooks_at_end",
+        "in_vain",
+        "inbox",
+        "jobs",
+        "last_at",
+        "last_text",
+        "last_text_seq",
+        "leaving",
+        "left_error",
+        "left_out",
+        "limited",
+        "loaded",
+        "output",
+        "output_format",
+        "output_seq",
+        "own_files",
+        "paused",
+        "phase",
+        "program",
+        "questions",
+        "ran_s",
+        "renders",
+        "repeats",
+        "restarts",
+        "routing",
+        "run_id",
+        "seq",
+        "serving",
+        "shelf",
+        "shown_steady",
+        "spawned",
+        "steady",
+        "stopped",
+        "timers",
+        "title",
+        "tokenizer",
+        "turn",
+        "usage",
+        "visit",
+        "visits",
+        "window",
+    )
 
     def __init__(
         self,
@@ -299,15 +371,20 @@ class RunState:
         definition: Callable[[str], bytes] | None = None,
         load: LoadPart = nowhere,
         facts: Callable[[str], bytes] | None = None,
+        program_of: Callable[[str], Program] | None = None,
     ) -> None:
         self._facts = definition if facts is None else facts
         self.run_id = run_id
         self.program = program
+        """What it is made of."""
         self._definition = definition
+        self._program_of = program_of
         self.seq = 0
         self.phase: Phase = "running"
         self.budget = program.blueprint.budget
         """Limits for it and everything below it."""
+        self.limited: tuple[BudgetGiven, ...] = ()
+        """Limits that somebody gave in place of the blueprint's, oldest first."""
         self.ran_s = 0.0
         """How long it has been running up to its newest event, in seconds, without pauses and without a host."""
         self.last_at = 0.0
@@ -360,6 +437,8 @@ class RunState:
         """How many epochs there were."""
         self.steady: dict[str, tuple[bytes, int]] = {}
         """Of regions declared `stable`: what stood for each in the newest request, and how often it had changed."""
+        self.shown_steady: Mapping[str, bytes] = {}
+        """What stood for each of them in the newest request."""
         self.asked = (0, 0)
         """Estimates of the newest request of the stage: its regions, and what is in none."""
         self.renders: Mapping[str, str] = {}
@@ -454,6 +533,8 @@ class RunState:
     def unsteady(self) -> tuple[str, ...]:
         """Return the regions declared `stable` that the next request shows changed for the second time."""
         now = declared_stable(self.view)
+        if now == self.shown_steady:
+            return ()
         known = {name: self.steady.get(name) for name in now}
         return tuple(name for name, held in known.items() if held and held[1] == 1 and held[0] != now[name])
 
@@ -547,9 +628,9 @@ class RunState:
         if self.visit is not None and self.visit.points:
             self._hear(written.source)
         if self.turn is not None:
-            self.turn.brought.add(written.source)
+            self.turn.brought |= {written.source}
         if written.kind == "tool_result" and self.turn is not None:
-            self.turn.answered.add(next(i for i, call in enumerate(self.turn.calls) if call.call_id == message.call_id))
+            self.turn.answered |= {next(i for i, call in enumerate(self.turn.calls) if call.call_id == message.call_id)}
 
     def _edges_in(self, written: EntryWritten) -> tuple[int, int]:
         """Return where the view of the conversation changes, where *written* is a turn of it."""
@@ -618,18 +699,14 @@ class RunState:
 
     def _restage(self, stage: str) -> None:
         """Take *stage* as the run sees it: with the tools that it has loaded there."""
-        made = self.made_by
-        asked = OutputAsked(made.output_format, made.output_instructions, made.output_schema)
-        remembers = MEMORY in self.facts
-        seen = self.program.seen(stage, unattended=made.unattended, asked=asked, remembers=remembers)
-        self._stage = loaded(with_own(seen, self._own), self.loaded.get(stage, ()))
+        self._stage = loaded(with_own(self._seen(stage), self._own), self.loaded.get(stage, ()))
         self._compose()
 
     def _compose(self) -> None:
         """Make anew what components show."""
         components = self.stage.components
         self._day = int(self.last_at // _DAY_S) if any(each.name == DATE for each in components) else -1
-        if components:
+        if components or self.view.standing:
             self.view.standing, failed = stand(components, self._surroundings())
             self.left_out = {each.name: each.error for each in failed}
 
@@ -706,9 +783,12 @@ class RunState:
         # What the request shows is in the window; entries to come refer to events to come, and to held mail.
         self._recent = dict(self.inbox)
         self.failure = None
-        for name, digest in declared_stable(self.view).items():
-            held, changes = self.steady.get(name, (digest, 0))
-            self.steady[name] = (digest, changes + (held != digest))
+        steady = declared_stable(self.view)
+        if steady is not self.shown_steady:
+            self.shown_steady = steady
+            for name, digest in steady.items():
+                held, changes = self.steady.get(name, (digest, 0))
+                self.steady[name] = (digest, changes + (held != digest))
         self.asked = (payload.estimated, payload.base)
         visit = self.visit
         if visit is not None and not visit.iterations and not visit.digests:
@@ -717,8 +797,8 @@ class RunState:
     @property
     def view_tokens(self) -> int:
         """Estimated tokens of what the stage's regions hold."""
-        held = sum(s.charged for n, s in self.view.states.items() if self.view.layout.sees(n))
-        return held + self.view.standing_tokens
+        states = self.view.states
+        return sum([states[name].charged for name in self.view.layout.regions]) + self.view.standing_tokens
 
     def on_completed(self, event: Event, payload: InferenceCompleted) -> None:
         if event.seq > self.copied:
@@ -728,7 +808,7 @@ class RunState:
             self._recent[event.seq] = payload
             self.turn = Turn(event.seq, payload)
             self.visit.iterations += 1
-            self.visit.hooks.discard("on_stage_exit")
+            self.visit.hooks -= {"on_stage_exit"}
             self.visit.tool_calls += len(payload.calls)
             self.visit.called_tool = self.visit.called_tool or bool(payload.calls)
             self.restarts = []
@@ -752,7 +832,7 @@ class RunState:
                     self.output, self.output_seq = payload.text, event.seq
                 self.last_text, self.last_text_seq = payload.text, event.seq
         elif self.visit is not None:
-            self.visit.hooks.add(payload.hook)
+            self.visit.hooks |= {payload.hook}
         if payload.hook == "on_tool_call" and payload.action == "cancel":
             assert self.turn is not None  # its calls are of the newest reply
             self.turn.vetoed = payload.reason or "no reason was given"
@@ -791,7 +871,7 @@ class RunState:
     def on_call_started(self, event: Event, payload: ToolCallStarted) -> None:
         turn = self.turn
         if turn is not None and payload.source == turn.seq:
-            turn.started.add(payload.index)
+            turn.started |= {payload.index}
             call = turn.calls[payload.index]
             if call.name == AGENT_WAIT:
                 turn.waiting[payload.index] = str(argument(call.arguments, "agent_id"))
@@ -802,7 +882,7 @@ class RunState:
         if self.turn is not None and payload.source == self.turn.seq:
             self.turn.results[payload.index] = payload
             if self.visit is not None and (not payload.is_error or payload.gate == "permission"):
-                self.visit.worked.add(tool_name(self.turn.calls[payload.index].name))
+                self.visit.worked |= {tool_name(self.turn.calls[payload.index].name)}
             self.turn.written[payload.index] = event.seq
             call = self.turn.calls[payload.index]
             tool = self.stage.tools.get(tool_name(call.name))
@@ -909,7 +989,7 @@ class RunState:
             state = self.view.states[CONVERSATION]
             self.in_vain = 0 if state.view is None else state.view.edges(state).turns
         if job is not None and payload.lane == "refresh" and self.visit is not None:
-            self.visit.refreshed.add(job.started.region)
+            self.visit.refreshed |= {job.started.region}
 
     def on_gate_blocked(self, event: Event, payload: GateBlocked) -> None:
         if self.visit is not None:
@@ -935,9 +1015,42 @@ class RunState:
 
     def _limit(self, given: BudgetGiven | None) -> None:
         if given is not None:
-            names = given.__struct_fields__
-            limits = {name: value for name in names if (value := getattr(given, name)) is not None}
-            self.budget = replace(self.budget, **limits)
+            self.limited += (given,)
+            self.budget = _limited(self.budget, given)
+
+    def on_change_blueprint(self, event: Event, payload: BlueprintChanged) -> None:
+        self.program = self._made(payload.definition)
+        self.spawned = payload.onto(self.made_by)
+        self.budget = reduce(_limited, self.limited, self.program.blueprint.budget)
+        self.repeats = Repeats(self.program.blueprint.repetition)
+        self.steady, self.shown_steady = {}, {}  # what stands in the prompt changed by somebody's will
+        self.epoch = None  # what was sent was made of another blueprint; what is sent next begins anew
+        visit = self.visit
+        assert visit is not None  # a run is in a stage from its birth on
+        before = self.stage
+        self._restage(visit.stage)
+        visit.refreshed |= {*self.stage.refreshing} - {*before.refreshing}  # from the next entry on
+        layout = self.stage.layout
+        since = visit.entered_seq if layout.fresh else 0
+        self.view.enter(layout, self.view.window_tokens, self.view.intake, since=since)
+        self.view.redraw()
+        if visit.iterations:
+            now = {name: self.view.states[name].digest() for name in self.stage.watched}
+            visit.digests = {**now, **visit.digests}  # a gate that is new counts what is done from here on
+
+    def _made(self, digest: str) -> Program:
+        if self._program_of is not None:
+            return self._program_of(digest)
+        if self._definition is None:
+            raise DefinitionMissing(f"run {self.run_id} goes on with the definition {digest!r}, which is not at hand")
+        return recorded(self._definition(digest))
+
+    def _seen(self, stage: str) -> StageProgram:
+        """Return *stage* as this run sees it."""
+        made = self.made_by
+        asked = OutputAsked(made.output_format, made.output_instructions, made.output_schema)
+        remembers = MEMORY in self.facts
+        return self.program.seen(stage, unattended=made.unattended, asked=asked, remembers=remembers)
 
     def on_budget_reached(self, event: Event, payload: BudgetReached) -> None:
         self.raise_flag("budget_reached")
@@ -971,6 +1084,7 @@ class RunState:
         turn = self.turn
         return {
             "seq": self.seq,
+            "made of": (self.made_by.definition, self.budget),
             "phase": self.phase,
             "title": self.title,
             "window": self.view.dump(),
@@ -1016,6 +1130,7 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     RunResumed: RunState.on_resume,
     RunRestarted: RunState.on_restart,
     RunEnded: RunState.on_end,
+    BlueprintChanged: RunState.on_change_blueprint,
     BudgetReached: RunState.on_budget_reached,
     ChildSpawned: RunState.on_child_spawned,
     ChildEnded: RunState.on_child_ended,
@@ -1059,6 +1174,12 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
 }
 
 
+def _limited(budget: Budget, given: BudgetGiven) -> Budget:
+    """Return *budget* with the limits of *given* in place of its own."""
+    limits = {name: value for name in given.__struct_fields__ if (value := getattr(given, name)) is not None}
+    return replace(budget, **limits)
+
+
 _STOPS: Mapping[str, str] = {"cancel": "stopped the run", "failed": "failed"}
 
 
@@ -1074,10 +1195,10 @@ def fold(
 
     Args:
         run_id: The run.
-        program: What it is made of.
+        program: What it was spawned as.
         events: Its events.
         definition: Returns what the journal holds under a digest; without it, nobody may ask for the prompt of a run
-            whose scripts rendered something.
+            whose scripts rendered something, and a run whose blueprint was changed is refused.
         load: Returns the bytes of a stored part by its digest, as a journal's `part` does.
     """
     state = RunState(run_id, program, definition=definition, load=load)

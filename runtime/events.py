@@ -190,6 +190,33 @@ class RunEnded(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 @final
+class BlueprintChanged(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Somebody had the run go on with a changed blueprint; everything behind this event is made of that one.
+
+    Args:
+        definition: Digest of everything it is made of from here on; the bytes stand in the journal under it.
+        before: Digest of what it was made of until here.
+        changed: What differs, such as `stages.plan`, `regions.notes` or `budget`; sorted.
+        tools: Functions given in code.
+        scripts: Scripts that are not in its definition: path, as the blueprint writes it, and digest.
+        budgets: The runs whose budgets it is under: itself, its parent, and so on up.
+    """
+
+    definition: str
+    before: str
+    changed: tuple[str, ...] = ()
+    tools: tuple[ToolSource, ...] = ()
+    scripts: tuple[tuple[str, str], ...] = ()
+    budgets: tuple[str, ...] = ()
+
+    def onto(self, spawned: RunSpawned) -> RunSpawned:
+        """Return *spawned* as of a run that is made of this; what else it was spawned with stays."""
+        return msgspec.structs.replace(
+            spawned, definition=self.definition, tools=self.tools, scripts=self.scripts, budgets=self.budgets
+        )
+
+
+@final
 class BudgetReached(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The next request of the run, or of one below it, could go beyond a limit of its budget.
 
@@ -803,6 +830,7 @@ Payload: TypeAlias = (
     | RunPassivated
     | RunRestarted
     | RunEnded
+    | BlueprintChanged
     | BudgetReached
     | ChildSpawned
     | ChildEnded
@@ -858,8 +886,8 @@ NUMBERS: Mapping[type[Payload], int] = {
     RunPassivated: 5,
     RunRestarted: 6,
     RunEnded: 7,
+    BlueprintChanged: 8,
     BudgetReached: 9,
-    # 8 BlueprintChanged, 9 BudgetReached
     ChildSpawned: 10,
     ChildEnded: 11,
     OutputSubmitted: 12,

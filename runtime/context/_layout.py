@@ -11,6 +11,7 @@ import msgspec
 from shoal.blueprints import ALWAYS_REGIONS, Blueprint, CallerSeed, Region, Stage, resolve_observations
 from shoal.errors import BlueprintInvalid
 from shoal.providers import Text
+from shoal.runtime.context._budget import Limits, resolve
 from shoal.runtime.context._entry import estimate_text
 from shoal.runtime.context._observe import Knobs
 from shoal.runtime.context._render import Theme
@@ -98,6 +99,15 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
     results_in: str = CONVERSATION
     knobs: Knobs | None = None
     fresh: bool = False
+    _limits: dict[int, Mapping[str, Limits]] = msgspec.field(default_factory=dict[int, Mapping[str, Limits]])
+
+    def limits(self, window_tokens: int) -> Mapping[str, Limits]:
+        """Return the limits of each region of *everything* on a model whose window holds *window_tokens*."""
+        known = self._limits.get(window_tokens)
+        if known is None:
+            known = {name: resolve(region, window_tokens) for name, region in self.everything.items()}
+            self._limits[window_tokens] = known
+        return known
 
     @property
     def instruction_tokens(self) -> int:

@@ -64,13 +64,16 @@ class Window:
     """
 
     __slots__ = (
+        "around",
         "counter",
         "intake",
         "layout",
         "lifted",
         "ratio",
+        "scripted",
         "shelf",
         "since",
+        "stable",
         "standing",
         "states",
         "window_tokens",
@@ -94,6 +97,12 @@ class Window:
         """The message with the stored parts of system regions, as it was sent last."""
         self.standing: tuple[tuple[tuple[int, int], Any], ...] = ()
         """What components show in the system section: each with its layer and its place in that."""
+        self.around: Any = None
+        """What stands around the messages of its prompt, until a region of it changes."""
+        self.stable: tuple[Any, Mapping[str, bytes]] | None = None
+        """What stands for its stable regions, with the *around* of which that is true."""
+        self.scripted = False
+        """A script renders some region of this stage."""
         self.enter(layout, window_tokens, intake)
 
     def __repr__(self) -> str:
@@ -125,11 +134,13 @@ class Window:
             for held in self.states.values():
                 held.reprice(intake)
         self.layout, self.window_tokens = layout, window_tokens
+        self.scripted = any(region.kind == "custom" for region in layout.regions.values())
+        shared = layout.limits(window_tokens)
         for name, first in layout.everything.items():
             state = self.states.get(name)
             # A hidden region keeps the definition under which it was last seen; its budget holds on any model.
             region = first if state is None else layout.regions.get(name, state.region)
-            limits = resolve(region, window_tokens)
+            limits = shared[name] if region is first else resolve(region, window_tokens)
             if state is None:
                 self.states[name] = RegionState(region, limits, cut_of(region))
             else:
@@ -138,6 +149,11 @@ class Window:
             home = name == layout.instructions_in
             state.instruct(layout.instructions if home else None, layout.instruction_tokens if home else 0)
         self._look(self.states[CONVERSATION])
+
+    def redraw(self) -> None:
+        """Forget what was rendered of every region: what the renderings were made with is another now."""
+        for state in self.states.values():
+            state.redraw()
 
     def _look(self, state: RegionState) -> None:
         """Let the conversation be seen as the layout says."""
@@ -303,11 +319,6 @@ class Window:
         return calls_under_pressure(self._seen, need_tokens, self.ratio, self.intake)
 
     @property
-    def scripted(self) -> bool:
-        """A script renders some region of this stage."""
-        return any(region.kind == "custom" for region in self.layout.regions.values())
-
-    @property
     def _seen(self) -> list[RegionState]:
         return [self.states[name] for name in self.layout.regions]
 
@@ -416,6 +427,4 @@ def _redefine(state: RegionState, region: Region, limits: Limits) -> None:
     cut = cut_of(region)
     if cut != state.cut:
         state.recut(cut)
-    for chunk in state.chunks:
-        chunk.changed()
-    state.touched()
+    state.redraw()

@@ -63,9 +63,12 @@ def scale(estimates: Sequence[int], total: int) -> tuple[int, ...]:
     """
     whole = sum(estimates)
     scaled = [estimate * total // whole for estimate in estimates]
-    by_remainder = sorted(range(len(estimates)), key=lambda i: (-(estimates[i] * total % whole), i))
-    for index in by_remainder[: total - sum(scaled)]:
-        scaled[index] += 1
+    missing = total - sum(scaled)
+    if missing:
+        # Sorting keeps those of one remainder in their order.
+        remainders = [estimate * total % whole for estimate in estimates]
+        for index in sorted(range(len(estimates)), key=remainders.__getitem__, reverse=True)[:missing]:
+            scaled[index] += 1
     return tuple(scaled)
 
 
@@ -113,6 +116,8 @@ def _stretches(parts: Sequence[Part], total: int, overhead_tokens: int) -> list[
     estimates: dict[str, int] = {}
     for owner, tokens in pieces:
         estimates[owner] = estimates.get(owner, 0) + tokens
+    if len(estimates) == len(pieces):
+        return list(zip(estimates, scale(tuple(estimates.values()), total), strict=True))
     scaled = dict(zip(estimates, scale(tuple(estimates.values()), total), strict=True))
     behind = dict.fromkeys(estimates, 0)
     stretches: list[tuple[str, int]] = []
@@ -145,7 +150,11 @@ def cost_of(rates: Sequence[Decimal] | None, tokens: Sequence[int]) -> Decimal |
     """Return what *tokens* cost in USD at *rates*, both in the order of `Usage`; `None` where rates are unknown."""
     if rates is None:
         return None
-    return sum((rate * count for rate, count in zip(rates, tokens, strict=True) if count), _ZERO)
+    cost = _ZERO
+    for rate, count in zip(rates, tokens, strict=True):
+        if count:
+            cost += rate * count
+    return cost
 
 
 def rates_of(price: Price, prompt_tokens: int) -> tuple[Decimal, ...]:

@@ -135,6 +135,15 @@ async def test_each_stage_loads_for_itself_and_keeps_it_on_re_entry():
     assert offered(provider)[:4] == [["load_tools"], ["load_tools", "zeta"], ["load_tools"], ["load_tools", "zeta"]]
 
 
+async def test_the_catalogue_of_one_stage_does_not_stand_in_the_next():
+    two = (stage("one", available_tools=("zeta",), nudge=QUIET), stage("two", available_tools=("alpha",), nudge=QUIET))
+    provider = says("done", "done")
+    await once(blueprint(*two, regions=(TASK, TALK)), provider)
+    one, two_said = (system_text(body) for body in bodies(provider))
+    assert "<deferred_tools>" in one
+    assert "<deferred_tools>" not in two_said
+
+
 async def test_a_resumed_run_still_has_what_it_had_loaded():
     journal = MemoryJournal()
     made = one_stage()
