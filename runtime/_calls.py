@@ -23,7 +23,6 @@ from shoal.runtime._people import approved, ask_person
 from shoal.runtime._program import loadable
 from shoal.runtime._scripting import heard, vetted
 from shoal.runtime._side import order_summaries, wait_for_summaries, write
-from shoal.runtime._state import Turn
 from shoal.runtime._tracking import (
     WRITES,
     Tracked,
@@ -34,6 +33,7 @@ from shoal.runtime._tracking import (
     tracked_read,
     written_file,
 )
+from shoal.runtime._visit import Turn
 from shoal.runtime.context import (
     CONVERSATION,
     NOTHING_SAID,

@@ -12,18 +12,31 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from functools import reduce
-from typing import Any, Literal, TypeAlias, cast, final
+from typing import Any, Literal, TypeAlias, final
 
 import msgspec
 
 from shoal.blueprints import Budget, tool_name
 from shoal.errors import DefinitionMissing
-from shoal.providers import EMPTY, Message, ProviderState, Text, ToolCall, Usage
+from shoal.providers import EMPTY, Message, ProviderState, Text, Usage
 from shoal.runtime._failures import first_paragraph
 from shoal.runtime._output_spec import OutputAsked
 from shoal.runtime._program import Program, StageProgram, loadable, loaded, recorded, with_own
 from shoal.runtime._repetition import Repeats
 from shoal.runtime._script_tools import ToolFile, script_tool
+from shoal.runtime._visit import (
+    MODIFYING,
+    TALK,
+    Child,
+    Job,
+    PointState,
+    Turn,
+    Visit,
+    argument,
+    call_id,
+    calls_of,
+    texts,
+)
 from shoal.runtime.context import (
     CONVERSATION,
     DATE,
@@ -99,185 +112,13 @@ from shoal.runtime.events import (
     ToolsFound,
     TransitionChosen,
 )
-from shoal.runtime.tools import AGENT_WAIT, LOAD_TOOLS, Tool, shown_name
+from shoal.runtime.tools import AGENT_WAIT, LOAD_TOOLS, Tool
 
 Phase: TypeAlias = Literal["running", "paused", "ended"]
-
-MODIFYING = frozenset({"write_file", "edit_file"})
-"""Built-in tools that change a file."""
 
 _DAY_S = 86_400
 BUILD = "build"
 """The function that fails, in an event on a component."""
-
-TALK = "talk"
-"""The interaction point that a stage of mode `interactive` has at its end."""
-
-
-@final
-class Turn:
-    """The newest reply of the stage, and how far its calls are.
-
-    Args:
-        seq: Seq of the reply.
-        reply: The reply.
-    """
-
-    __slots__ = (
-        "answered",
-        "answers",
-        "asked",
-        "brought",
-        "calls",
-        "reply",
-        "results",
-        "seq",
-        "started",
-        "vetoed",
-        "waiting",
-        "written",
-    )
-
-    def __init__(self, seq: int, reply: InferenceCompleted) -> None:
-        self.seq = seq
-        self.reply = reply
-        self.calls = calls_of(seq, reply)
-        self.started: frozenset[int] = frozenset()
-        self.results: dict[int, ToolCallCompleted] = {}
-        self.written: dict[int, int] = {}
-        """Seq of each result, by call."""
-        self.answered: frozenset[int] = frozenset()
-        """Calls whose result stands in the conversation."""
-        self.brought: frozenset[int] = frozenset()
-        """Sources of what was written since."""
-        self.asked: dict[int, int] = {}
-        """Seq of the question that a call waits for, by call."""
-        self.answers: dict[int, QuestionAnswered] = {}
-        """What a person said to a call's question, by call."""
-        self.waiting: dict[int, str] = {}
-        """The run whose end a call waits for, by call."""
-        self.vetoed: str | None = None
-        """Why a hook stopped the calls; `None` where none did."""
-
-    @property
-    def open_calls(self) -> tuple[int, ...]:
-        """Numbers of the calls without a result, in call order."""
-        return tuple([index for index in range(len(self.calls)) if index not in self.results])
-
-    def asking(self, index: int) -> bool:
-        """Say whether call *index* waits for a person."""
-        return index in self.asked and index not in self.answers
-
-
-def heading_of(name: str, status: str) -> str:
-    """Return the line that stands over a worker's answer: one line, whatever *name* holds, so that it forges none."""
-    return f"--- {shown_name(name) or repr(name)} ({status}) ---"
-
-
-@final
-class Child(msgspec.Struct, frozen=True):
-    """A child run as its parent knows it."""
-
-    spawned: ChildSpawned
-    ended: ChildEnded | None = None
-    ended_seq: int = 0
-
-    @property
-    def open(self) -> bool:
-        """It has not ended, and its parent's end would end it."""
-        return self.ended is None and not self.spawned.detached
-
-    @property
-    def heading(self) -> str:
-        """The line that stands over its answer where a region shows it."""
-        status = "running" if self.ended is None else self.ended.status
-        return heading_of(self.spawned.item or self.spawned.name, status)
-
-
-@final
-class Job(msgspec.Struct, frozen=True):
-    """A lane job that is under way: the seq of its `LaneStarted`, and that event."""
-
-    job: int
-    started: LaneStarted
-
-
-@final
-class PointState(msgspec.Struct):
-    """How far an interaction point is in one visit of its stage.
-
-    Args:
-        rounds: How often its answer sent the stage back.
-        question: Seq of the question that is open; 0 for none.
-        answered: Seq of the answer that is not seen to yet; 0 for none.
-        answer: That answer.
-        edited: The answer is an edited text.
-        heard: The answer stands in the conversation, and the point lets its stage go.
-    """
-
-    rounds: int = 0
-    question: int = 0
-    answered: int = 0
-    answer: QuestionAnswered | None = None
-    edited: bool = False
-    heard: bool = False
-
-    def begin_again(self) -> None:
-        """Its answer was seen to, and it will be asked again."""
-        self.rounds += 1
-        self.answered, self.answer, self.edited = 0, None, False
-
-
-class Visit:
-    """What is counted within one visit of a stage, and forgotten with it."""
-
-    __slots__ = (
-        "asked",
-        "began_s",
-        "called_tool",
-        "children",
-        "digests",
-        "edits",
-        "entered_seq",
-        "gates",
-        "hooks",
-        "iterations",
-        "number",
-        "output_submitted",
-        "points",
-        "refreshed",
-        "stage",
-        "tool_calls",
-        "worked",
-    )
-
-    def __init__(self, stage: str, number: int, entered_seq: int, began_s: float = 0.0) -> None:
-        self.stage = stage
-        self.number = number
-        self.entered_seq = entered_seq
-        self.iterations = 0
-        self.tool_calls = 0
-        self.called_tool = False
-        self.output_submitted = False
-        self.asked: dict[str, int] = {}
-        """How often the stage was asked again, by reason."""
-        self.gates: dict[str, int] = {}
-        """How often a gate held, by the edge's target."""
-        self.hooks: frozenset[str] = frozenset()
-        """Hooks that were asked; that of the exit once more whenever the stage went on."""
-        self.refreshed: frozenset[str] = frozenset()
-        """Regions whose refresh came to an end in this visit."""
-        self.children = 0
-        self.began_s = began_s
-        """How long the run had been running when it entered, in seconds."""
-        self.edits: dict[str, int] = {}
-        """How often each file was written or edited, by the path that the call named."""
-        self.worked: frozenset[str] = frozenset()
-        """Tools of which a call succeeded, or was stopped by a permission."""
-        self.points: dict[str, PointState] = {}
-        """How far its interaction points are, by name."""
-        self.digests: dict[str, bytes] = {}
-        """Digests of the regions that gates of this stage watch, as of its first request."""
 
 
 @final
@@ -892,14 +733,14 @@ class RunState:
                 path = str(argument(call.arguments, "path"))
                 self.visit.edits[path] = self.visit.edits.get(path, 0) + 1
             if call.name == LOAD_TOOLS and self.visit is not None and not payload.is_error:
-                self._load(self.visit.stage, call)
+                self._load(self.visit.stage, call.arguments)
             if call.name == "context_list" and not payload.is_error:
                 self.view.note_listed(str(argument(call.arguments, "region")))
 
-    def _load(self, stage: str, call: ToolCall) -> None:
-        """Put the tools that *call* names on offer in *stage*."""
+    def _load(self, stage: str, arguments: Text) -> None:
+        """Put the tools that a call names on offer in *stage*."""
         before = self.loaded.get(stage, ())
-        known, _ = loadable(self.stage, texts(call.arguments, "names"))
+        known, _ = loadable(self.stage, texts(arguments, "names"))
         new = tuple(name for name in known if name not in before)
         if new:
             self.loaded[stage] = (*before, *new)
@@ -1205,37 +1046,3 @@ def fold(
     for event in events:
         state.apply(event)
     return state
-
-
-def call_id(seq: int, index: int) -> str:
-    """Return Shoal's own id of call *index* of the reply *seq*: unique in its run, and the same on every replay."""
-    return f"call_{seq}_{index}"
-
-
-def calls_of(seq: int, reply: InferenceCompleted) -> tuple[ToolCall, ...]:
-    """Return the calls of the reply *seq* under their own ids."""
-    return tuple(
-        ToolCall(call_id(seq, index), call.name, call.arguments, call.vendor_id)
-        for index, call in enumerate(reply.calls)
-    )
-
-
-def texts(arguments: Text, name: str) -> tuple[str, ...]:
-    """Return one argument of a call that is a list of texts; empty where it is missing or something else."""
-    try:
-        parsed: object = json.loads(str(arguments) or "{}")
-    except (ValueError, RecursionError):
-        return ()
-    value = cast("dict[str, object]", parsed).get(name) if isinstance(parsed, dict) else None
-    items = cast("list[object]", value) if isinstance(value, list) else []
-    return tuple([item for item in items if isinstance(item, str)])
-
-
-def argument(arguments: Text, name: str) -> Text:
-    """Return one text argument of a call; empty where it is missing or no text."""
-    try:
-        parsed: object = json.loads(str(arguments) or "{}")
-    except (ValueError, RecursionError):
-        return EMPTY
-    value = cast("dict[str, object]", parsed).get(name) if isinstance(parsed, dict) else None
-    return Text.of(value) if isinstance(value, str) else EMPTY
