@@ -122,6 +122,7 @@ class Swarm:
         self.journal: Journal = journal or MemoryJournal()
         self._stack = AsyncExitStack()
         self._hall: Hall | None = None
+        self._last: SwarmStatistics | None = None
         self._root: Supervisor | None = None
         self._side: Supervisor | None = None
         self._trees: list[Started] = []
@@ -188,6 +189,8 @@ class Swarm:
         try:
             swallowed = await self._stack.__aexit__(kind, error, trace)
         finally:
+            if self._hall is not None:
+                self._last = statistics_of(self._hall)
             self._hall = None
         if self._gave_up is not None:
             raise self._gave_up
@@ -236,7 +239,12 @@ class Swarm:
         return trees and self.journal.healthy and hall.servants.healthy
 
     def statistics(self) -> SwarmStatistics:
-        """Return how busy the swarm is: runs by agent and state, pools (also `tools`), lanes, restarts."""
+        """Return how busy the swarm is: runs by agent and state, pools (also `tools`), lanes, restarts.
+
+        Of one that was closed it is what it was at the end: who measures asks once more then.
+        """
+        if self._hall is None and self._last is not None:
+            return self._last
         return statistics_of(self.hall)
 
     def budget_of(self, run_id: str, region: str) -> int | None:
