@@ -210,6 +210,17 @@ def calls_of(seq: int, reply: InferenceCompleted) -> tuple[ToolCall, ...]:
     )
 
 
+def texts(arguments: Text, name: str) -> tuple[str, ...]:
+    """Return one argument of a call that is a list of texts; empty where it is missing or something else."""
+    try:
+        parsed: object = json.loads(str(arguments) or "{}")
+    except (ValueError, RecursionError):
+        return ()
+    value = cast("dict[str, object]", parsed).get(name) if isinstance(parsed, dict) else None
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return tuple([item for item in items if isinstance(item, str)])
+
+
 def argument(arguments: Text, name: str) -> Text:
     """Return one text argument of a call; empty where it is missing or no text."""
     try:
