@@ -187,34 +187,49 @@ def plan_breakpoints(
     """
     if profile.cache != "markers":
         return NO_MARKERS
-    writes = (
-        rules.own_reach is not None and front.tokens + sum([s.tokens for s in said]) >= profile.min_cacheable_tokens
-    )
+    least = profile.min_cacheable_tokens
+    tokens = front.tokens + sum([spot.tokens for spot in said])
+    writes = rules.own_reach is not None and tokens >= least
     if once:
         return Markers(explicit=writes)
-    held = next((index for index, spot in enumerate(said) if not spot.cacheable), len(said)) if front.open else 0
-    least = profile.min_cacheable_tokens
-    marked, worth = _marked(front, said[:held], least, rules)
+    held = _held(said) if front.open else 0
+    marked, worth = _marked(front, said[:held], tokens - sum([spot.tokens for spot in said[held:]]), least, rules)
     explicit = False
     if rules.own_reach is not None:
-        own, own_worth = _by_itself(front, said, least, rules, rules.own_reach)
+        own, own_worth = _by_itself(front, said, tokens, least, rules, rules.own_reach)
         explicit = writes and (held < len(said) or not front.open or own_worth < worth)
         marked = _also_known(marked, front, rules) if explicit else own
     steady = front.steady if rules.long_stable else 0
     return Markers(tuple([Marker(index, index < steady) for index in sorted(marked)]), explicit)
 
 
-def _marked(front: Front, said: Sequence[Spot], least: int, rules: MarkerRules) -> tuple[set[int], float]:
-    """Return the indexes of all markers, and how many tokens a later request is expected to read at them."""
+def _held(said: Sequence[Spot]) -> int:
+    """Return how many spots of *said* a cache may hold, from the first on."""
+    for index, spot in enumerate(said):
+        if not spot.cacheable:
+            return index
+    return len(said)
+
+
+def _marked(front: Front, said: Sequence[Spot], tokens: int, least: int, rules: MarkerRules) -> tuple[set[int], float]:
+    """Return the indexes of all markers, and how many tokens a later request is expected to read at them.
+
+    Args:
+        front: See `plan_breakpoints`.
+        said: What a cache may hold of the conversation.
+        tokens: Tokens of both.
+        least: The shortest prefix that is worth a marker.
+        rules: See `plan_breakpoints`.
+    """
     end = _snapped(said, len(said) - 1)
-    tokens = front.tokens + sum([spot.tokens for spot in said[: end + 1]]) if end >= 0 else 0
+    tokens -= sum([spot.tokens for spot in said[end + 1 :]])
     if end < 0 or tokens < least:
         marked, worth = _in_front(front, rules.most, 0.0, least)
         return set(marked), worth
     after = len(front.spots)
     made = {after + end}
     before = _unseen(said, end, rules)
-    if before >= 0 and front.tokens + sum([spot.tokens for spot in said[: before + 1]]) >= least:
+    if before >= 0 and tokens - sum([spot.tokens for spot in said[before + 1 : end + 1]]) >= least:
         made.add(after + before)
     stays = front.odds * (1.0 - SHED_ODDS)
     marked, worth = _in_front(front, rules.most - len(made), stays, least)
@@ -222,7 +237,7 @@ def _marked(front: Front, said: Sequence[Spot], least: int, rules: MarkerRules) 
 
 
 def _by_itself(
-    front: Front, said: Sequence[Spot], least: int, rules: MarkerRules, reach: int
+    front: Front, said: Sequence[Spot], tokens: int, least: int, rules: MarkerRules, reach: int
 ) -> tuple[set[int], float]:
     """Return the same for a vendor that marks the end, and finds ends of messages, by itself."""
     stays = front.odds * (1.0 - SHED_ODDS)
@@ -230,7 +245,6 @@ def _by_itself(
     ends = sum([spot.positions for spot in said])
     if ends + len(front.spots) > reach:
         worth = 0.0  # a marker counts as one of the latest ends, and a long conversation leaves no room for it
-    tokens = front.tokens + sum([spot.tokens for spot in said])
     return set(marked), worth + (tokens * stays if tokens >= least else 0.0)
 
 

@@ -25,7 +25,7 @@ from shoal.providers._legality import (
     starts_answering,
 )
 from shoal.providers._text import Text
-from shoal.providers._values import Block, Message, Role, Segment, ToolSet
+from shoal.providers._values import Block, Message, Role, Segment, ToolSet, digests_of
 from shoal.providers._wire import Deferred, Flat, Fragments, Wire
 
 Leaves: TypeAlias = tuple["bytes | Deferred", ...]
@@ -94,6 +94,7 @@ class Spoken(msgspec.Struct, frozen=True):
         blobs: How many stored parts are sent as bytes.
         side_px: The longest side of an image among them.
         runs: The runs of its elements.
+        closing: The run of the last element; empty where nothing is said.
     """
 
     wire: Wire = NOTHING
@@ -106,7 +107,9 @@ class Spoken(msgspec.Struct, frozen=True):
     blobs: int = 0
     side_px: int = 0
     runs: frozenset[str] = frozenset()
+    closing: str = ""
     _spot: Spot | None = None
+    _spots: tuple[Spot, ...] = ()
 
     @property
     def spot(self) -> Spot:
@@ -118,14 +121,21 @@ class Spoken(msgspec.Struct, frozen=True):
         return self._spot
 
     @property
+    def spots(self) -> tuple[Spot, ...]:
+        """Each element as a stretch of its own."""
+        if not self._spots:
+            made: list[Spot] = []
+            size = 0
+            for cut in self.cuts:
+                made.append(Spot("messages", (cut.size - size) // BYTES_PER_TOKEN, markable=cut.markable))
+                size = cut.size
+            msgspec.structs.force_setattr(self, "_spots", tuple(made))
+        return self._spots
+
+    @property
     def leaves(self) -> Leaves:
         """Their bytes, one leaf behind the other."""
         return cast("Leaves", self.wire.fragments)
-
-    @property
-    def closing(self) -> str:
-        """The run of the last element."""
-        return self.cuts[-1].run
 
 
 SILENCE = Spoken()
@@ -158,10 +168,10 @@ class _Grown(msgspec.Struct, frozen=True):
     digests: tuple[bytes, ...]
     parts: tuple[Spoken, ...]
 
-    def begins(self, digests: Sequence[bytes], messages: Sequence[Message]) -> bool:
+    def begins(self, digests: tuple[bytes, ...], messages: Sequence[Message]) -> bool:
         """Say whether *messages* go on where this ends, so that what is encoded of it holds whatever they say."""
         count = len(self.digests)
-        if tuple(digests[:count]) != self.digests or len(self.parts) >= MAX_PARTS:
+        if len(self.parts) >= MAX_PARTS or digests[:count] != self.digests:
             return False
         if not self.parts or self.parts[-1].last == "system":
             return False  # whether a system message may stand at the end depends on what follows it
@@ -241,7 +251,7 @@ class Conversation:
         held: tuple[Message, ...] = ()
         for index, segment in enumerate(segments):
             if index == len(segments) - 1 and not held and not segment.closed:
-                return spoken + [part for part in self._grown(segment) if part.cuts]
+                return [*spoken, *self._grown(segment)]
             part = self.speak(held + segment.messages) if held else self.segment(segment)
             ahead = segments[index + 1].messages if index + 1 < len(segments) else ()
             answered = part.open and starts_answering(ahead)
@@ -274,7 +284,7 @@ class Conversation:
         if isinstance(made, _Grown):
             return made.parts
         messages = segment.messages
-        digests = tuple([message.digest for message in messages])
+        digests = digests_of(messages)
         said: _Said | None = kept(messages[0], self._encoder)
         known = None if said is None else said.grown
         if made is not None:
@@ -284,7 +294,7 @@ class Conversation:
             parts = (*known.parts, self.speak(rest, after=known.parts[-1].last)) if rest else known.parts
         else:
             parts = (self.speak(messages),)
-        grown = _Grown(digests, tuple([part for part in parts if part.cuts]))
+        grown = _Grown(digests, parts if parts[-1].cuts else parts[:-1])
         said = kept(messages[0], self._encoder)
         if said is not None:
             msgspec.structs.force_setattr(said, "grown", grown)
@@ -299,36 +309,21 @@ class Conversation:
         thinks: bool | None = None
         before: Role | None = None
         for index, turn in enumerate(turns):
-            message = turn.message
-            if needs_pause(before, message.role):
+            role = turn.message.role
+            if needs_pause(before, role):
                 elements += self.turn(Turn(Message("user", (CLOSING,))))
-            elements += self.turn(self._placed(turn, before if index else after, turns[index + 1 :]))
-            before = "tool" if turn.answers else message.role
-            if message.role == "assistant":
-                thinks = self._thinks is not None and self._thinks(message)
+            if role == "system" and self._system_leads:
+                elements += self.turn(_placed(turn, before if index else after, turns[index + 1 :]))
+            else:
+                elements += self.turn(turn)
+            before = "tool" if turn.answers else role
+            if role == "assistant":
+                thinks = self._thinks is not None and self._thinks(turn.message)
         if not elements:
             return SILENCE
-        wire, cuts = self._joined(elements)
-        return Spoken(
-            wire,
-            cuts,
-            elements[0].run,
-            turns[0].message.role,
-            before,
-            leaves_open(messages),
-            thinks,
-            sum([element.blobs for element in elements]),
-            max([element.side_px for element in elements]),
-            frozenset([element.run for element in elements]),
+        return self._joined(
+            elements, first=turns[0].message.role, last=before, open_=leaves_open(messages), thinks=thinks
         )
-
-    def _placed(self, turn: Turn, before: Role | None, ahead: Sequence[Turn]) -> Turn:
-        """Return *turn*, as a user's where the vendor takes no system message in its place."""
-        if not self._system_leads or turn.message.role != "system":
-            return turn
-        if before in ("user", "tool", "system") and not _overruled(turn.message, ahead):
-            return turn
-        return Turn(Message("user", turn.message.texts))
 
     def turn(self, turn: Turn) -> Sequence[Element]:
         """Return the elements of *turn*, encoded once while its results are the same."""
@@ -339,10 +334,13 @@ class Conversation:
             return said.elements
         return keep(message, self._encoder, _Said(results, tuple(self._say(turn)))).elements
 
-    def _joined(self, elements: Sequence[Element]) -> tuple[Wire, tuple[Cut, ...]]:
+    def _joined(
+        self, elements: Sequence[Element], *, first: Role, last: Role | None, open_: bool, thinks: bool | None
+    ) -> Spoken:
         leaves: list[bytes | Deferred] = []
         cuts: list[Cut] = []
-        size = 0
+        runs: set[str] = set()
+        size = blobs = side_px = 0
         run = ""
         for element in elements:
             if run:
@@ -352,13 +350,19 @@ class Conversation:
             leaves += element.head
             size += element.size
             run = element.run
+            runs.add(run)
             cuts.append(Cut(len(leaves), size, run, element.markable))
             leaves.append(element.end)
-        return Wire(_fragments(tuple(leaves)), size), tuple(cuts)
+            blobs += element.blobs
+            side_px = max(side_px, element.side_px)
+        wire = Wire(_fragments(tuple(leaves)), size)
+        return Spoken(
+            wire, tuple(cuts), elements[0].run, first, last, open_, thinks, blobs, side_px, frozenset(runs), run
+        )
 
     # --- joining
 
-    def array(self, spoken: Sequence[Spoken], markers: Mapping[tuple[int, int], bytes]) -> Wire:
+    def parts(self, spoken: Sequence[Spoken], markers: Mapping[tuple[int, int], bytes]) -> list[bytes | Wire]:
         """Return *spoken* as they stand in the array, with *markers* put in.
 
         Args:
@@ -369,11 +373,13 @@ class Conversation:
         for (at, element), marker in sorted(markers.items()):
             marked.setdefault(at, []).append((element, marker))
         parts: list[bytes | Wire] = []
+        closing = ""
         for index, part in enumerate(spoken):
-            if index:
-                parts.append(self._between(spoken[index - 1].closing, part.opening))
+            if closing:
+                parts.append(self._between(closing, part.opening))
             parts.append(_marked(part, marked[index]) if index in marked else part.wire)
-        return Wire.of(*parts)
+            closing = part.closing
+        return parts
 
 
 def _marked(part: Spoken, markers: Iterable[tuple[int, bytes]]) -> Wire:
@@ -394,8 +400,16 @@ def _marked(part: Spoken, markers: Iterable[tuple[int, bytes]]) -> Wire:
 
 
 def _fragments(leaves: Leaves) -> Fragments:
-    flat = [leaf for leaf in leaves if isinstance(leaf, bytes)]
-    return Flat(flat) if len(flat) == len(leaves) else leaves
+    if Deferred in {*map(type, leaves)}:
+        return leaves
+    return Flat(cast("tuple[bytes, ...]", leaves))
+
+
+def _placed(turn: Turn, before: Role | None, ahead: Sequence[Turn]) -> Turn:
+    """Return *turn*, a system message, as a user's where a vendor that lets it lead takes none in its place."""
+    if before in ("user", "tool", "system") and not _overruled(turn.message, ahead):
+        return turn
+    return Turn(Message("user", turn.message.texts))
 
 
 def bodies(texts: Iterable[Text]) -> Leaves:

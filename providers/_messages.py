@@ -29,9 +29,9 @@ from shoal.providers._legality import (
     tool_names,
 )
 from shoal.providers._messages_blocks import TEXT_OPEN, TURN, ContentBlocks
-from shoal.providers._messages_settings import Settings, settings_of
+from shoal.providers._messages_settings import settings_of
 from shoal.providers._outline import Outline, outline
-from shoal.providers._sent import Heads, Sent
+from shoal.providers._sent import NO_HEADERS, Heads, Sent
 from shoal.providers._states import Reader
 from shoal.providers._text import Text
 from shoal.providers._values import Block, ModelProfile, Request, ToolSet
@@ -49,7 +49,7 @@ MAX_SIDE_MANY_PX = 2000
 
 _ID_LENGTH = 64
 _IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
-_TURN_BETA = "mid-conversation-system-clear-at-2026-08-21"
+_TURN_HEADERS: Mapping[str, str] = {"anthropic-beta": "mid-conversation-system-clear-at-2026-08-21"}
 _NO_ERROR_TEXT = Text.of("[error] the tool failed and said nothing")
 _json = msgspec.json.Encoder(order="sorted").encode
 _layout = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -115,33 +115,15 @@ class MessagesEncoder:
             ProviderRefused: It could only be refused.
         """
         tools = self.tools(request.tools)
-        spoken = self._conversation.whole(request.messages, tailed=tail_of(request) is not None)
+        tail = tail_of(request)
+        spoken = self._conversation.whole(request.messages, tailed=tail is not None)
         blocks = [block for block in request.system if not blank(block.texts)]
         self._check_blobs(request, spoken)
-        thinks = next((part.thinks for part in reversed(spoken) if part.thinks is not None), None)
-
-        def settings() -> bytes:
-            return _head(
-                settings_of(
-                    request,
-                    self.profile,
-                    names=tools.names,
-                    thinks=thinks,
-                    version=self._version,
-                    provider=self._provider,
-                    counting=counting,
-                )
-            )
-
-        head = self._heads.of(request, tools, (thinks, counting), settings)
-        plan = self._outline(request, tools, blocks, spoken)
+        head = self._heads.of(request, tools, (_thinks(spoken), counting), self._head)
+        plan = self._outline(request, tools, blocks, spoken, tail)
         markers = NO_MARKERS.markers if counting else self._markers(request, plan).markers
         body = Wire.of(
-            head,
-            self._front(tools, blocks, plan, markers),
-            b'"messages":[',
-            self._messages(request, spoken, plan, markers),
-            b"]}",
+            head, self._front(tools, blocks, plan, markers), *self._messages(spoken, plan, markers, tail), b"]}]}"
         )
         if body.size > MAX_BODY_BYTES:
             raise ProviderRefused(
@@ -154,20 +136,37 @@ class MessagesEncoder:
             body,
             tools.names,
             plan.prefixes(markers),
-            {"anthropic-beta": _TURN_BETA} if any(TURN in part.runs for part in spoken) else {},
+            _TURN_HEADERS if True in [TURN in part.runs for part in spoken] else NO_HEADERS,
         )
 
-    def _outline(self, request: Request, tools: Tools, blocks: Sequence[Block], spoken: Sequence[Spoken]) -> Outline:
-        front = self._fronts.of(
-            request, blocks, tools.wire.size if tools.names else 0, lambda block: self.block(block).size
+    def _head(self, request: Request, tools: Tools, more: tuple[bool | None, bool]) -> bytes:
+        thinks, counting = more
+        settings = settings_of(
+            request,
+            self.profile,
+            names=tools.names,
+            thinks=thinks,
+            version=self._version,
+            provider=self._provider,
+            counting=counting,
         )
+        return _json(settings)[:-1] + b","
+
+    def _outline(
+        self,
+        request: Request,
+        tools: Tools,
+        blocks: Sequence[Block],
+        spoken: Sequence[Spoken],
+        tail: Text | None = None,
+    ) -> Outline:
+        front = self._fronts.of(request, blocks, tools.wire.size if tools.names else 0, self._size_of)
         return outline(
-            front,
-            spoken,
-            assistant="assistant",
-            asks=request.purpose == "routing",
-            tail_bytes=len(tail_of(request) or b""),
+            front, spoken, assistant="assistant", asks=request.purpose == "routing", tail_bytes=len(tail or b"")
         )
+
+    def _size_of(self, block: Block) -> int:
+        return self.block(block).size
 
     def _markers(self, request: Request, plan: Outline) -> Markers:
         once = request.purpose in ONCE
@@ -175,6 +174,8 @@ class MessagesEncoder:
 
     def _check_blobs(self, request: Request, spoken: Sequence[Spoken]) -> None:
         blobs = sum([part.blobs for part in spoken])
+        if not blobs:
+            return
         most = MAX_BLOBS_SMALL if self.profile.window_tokens <= SMALL_WINDOW else MAX_BLOBS
         if blobs > most:
             raise ProviderRefused(
@@ -248,18 +249,27 @@ class MessagesEncoder:
 
     # --- messages
 
-    def _messages(self, request: Request, spoken: Sequence[Spoken], plan: Outline, markers: Sequence[Marker]) -> Wire:
+    def _messages(
+        self, spoken: Sequence[Spoken], plan: Outline, markers: Sequence[Marker], tail: Text | None
+    ) -> list[bytes | Wire]:
+        """Return what is said, without the end of its last message."""
         placed = {at: _cache_control(marker) for at, marker in plan.behind(markers).items()}
-        last = spoken[-1].closing if spoken else ""
-        said = self._conversation.array(spoken, placed)
-        opening = _opening(spoken[0].opening) if spoken else b""
-        tail = tail_of(request)
+        opening = b'"messages":[' + (_opening(spoken[0].opening) if spoken else b"")
+        said = [opening, *self._conversation.parts(spoken, placed)]
         if tail is None:
-            return Wire.of(opening, said, b"]}")
-        text = Wire.of(TEXT_OPEN, Wire.of(tail.body), b'"}')
+            return said
         # Behind a system message only another one may stand.
+        last = spoken[-1].closing if spoken else ""
         run = last if last in ("system", TURN) else "user"
-        return Wire.of(opening, said, _between(last, run) if spoken else _opening(run), text, b"]}")
+        return [*said, _between(last, run) if spoken else _opening(run), TEXT_OPEN, tail.body, b'"}']
+
+
+def _thinks(spoken: Sequence[Spoken]) -> bool | None:
+    """Say whether the last assistant turn brings back what its model thought; `None` where there is no such turn."""
+    for part in reversed(spoken):
+        if part.thinks is not None:
+            return part.thinks
+    return None
 
 
 # --- framing
@@ -278,7 +288,3 @@ def _between(before: str, after: str) -> bytes:
 def _cache_control(marker: Marker) -> bytes:
     ttl = b',"ttl":"1h"' if marker.long else b""
     return b',"cache_control":{"type":"ephemeral"%b}' % ttl
-
-
-def _head(settings: Settings) -> bytes:
-    return _json(settings)[:-1] + b","

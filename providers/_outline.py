@@ -8,7 +8,7 @@ from typing import final
 import msgspec
 
 from shoal.providers._breakpoints import BYTES_PER_TOKEN, NO_FRONT, Front, Marker, Spot
-from shoal.providers._conversation import Spoken
+from shoal.providers._conversation import Cut, Spoken
 from shoal.providers._values import digest
 
 _NEAR = 2  # parts at the end of a conversation that are looked into element by element
@@ -21,12 +21,12 @@ class Outline(msgspec.Struct, frozen=True):
     Args:
         front: What stands in front of the conversation.
         said: The conversation, and what stands behind it.
-        elements: Of each spot of *said* that is in the conversation: index of its part and of its element in that.
+        parts: The conversation as it was encoded, to which the spots of *said* belong.
     """
 
     front: Front = NO_FRONT
     said: tuple[Spot, ...] = ()
-    elements: tuple[tuple[int, int], ...] = ()
+    parts: Sequence[Spoken] = ()
 
     def in_front(self, markers: Sequence[Marker]) -> dict[int, Marker]:
         """Return those of *markers* that stand in front of the conversation, by their spot."""
@@ -35,7 +35,18 @@ class Outline(msgspec.Struct, frozen=True):
     def behind(self, markers: Sequence[Marker]) -> dict[tuple[int, int], Marker]:
         """Return those of *markers* that stand in the conversation, by part and element."""
         front = len(self.front.spots)
-        return {self.elements[marker.index - front]: marker for marker in markers if marker.index >= front}
+        return {self._element(marker.index - front): marker for marker in markers if marker.index >= front}
+
+    def _element(self, spot: int) -> tuple[int, int]:
+        """Return the part and the element in it that *spot* of the conversation is, or ends with."""
+        far = max(0, len(self.parts) - _NEAR)
+        if spot < far:
+            return spot, len(self.parts[spot].cuts) - 1
+        at, element = far, spot - far
+        while element >= len(self.parts[at].cuts):
+            element -= len(self.parts[at].cuts)
+            at += 1
+        return at, element
 
     def prefixes(self, markers: Sequence[Marker]) -> tuple[bytes, ...]:
         """Return what stands for each marked prefix in front of the conversation, shortest first."""
@@ -66,32 +77,29 @@ def outline(
         asks: Its last element is a question that no later request shows.
         tail_bytes: Bytes of the tail, which no marker covers.
     """
-    far = max(0, len(spoken) - _NEAR)
-    spots = [part.spot for part in spoken[:far]]
-    elements = [(index, len(part.cuts) - 1) for index, part in enumerate(spoken[:far])]
-    before = _before_last_turn(spoken, far, assistant)
-    for index in range(far, len(spoken)):
-        size = 0
-        for at, cut in enumerate(spoken[index].cuts):
-            tokens = (cut.size - size) // BYTES_PER_TOKEN
-            spots.append(Spot("messages", tokens, markable=cut.markable, ended=before == (index, at)))
-            elements.append((index, at))
-            size = cut.size
+    near = spoken[-_NEAR:]
+    spots = [part.spot for part in spoken[:-_NEAR]]
+    cuts: list[Cut] = []
+    for part in near:
+        spots += part.spots
+        cuts += part.cuts
+    before = _before_last_turn(cuts, assistant) if any(assistant in part.runs for part in near) else -1
+    if before >= 0:
+        at = before - len(cuts)
+        spots[at] = msgspec.structs.replace(spots[at], ended=True)
     if asks and spots:
         spots[-1] = msgspec.structs.replace(spots[-1], cacheable=False)
     if tail_bytes:
         spots.append(Spot("messages", tail_bytes // BYTES_PER_TOKEN, cacheable=False))
-    return Outline(front, tuple(spots), tuple(elements))
+    return Outline(front, tuple(spots), spoken)
 
 
-def _before_last_turn(spoken: Sequence[Spoken], far: int, assistant: str) -> tuple[int, int] | None:
-    """Return the element in front of the last assistant turn, at which the request that it answered ended."""
+def _before_last_turn(cuts: Sequence[Cut], assistant: str) -> int:
+    """Return the element in front of the last assistant turn, at which the request that it answered ended; else -1."""
     spoke = False
-    for index in range(len(spoken) - 1, far - 1, -1):
-        cuts = spoken[index].cuts
-        for at in range(len(cuts) - 1, -1, -1):
-            if cuts[at].run == assistant:
-                spoke = True
-            elif spoke:
-                return index, at
-    return None
+    for at in range(len(cuts) - 1, -1, -1):
+        if cuts[at].run == assistant:
+            spoke = True
+        elif spoke:
+            return at
+    return -1

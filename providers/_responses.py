@@ -13,7 +13,7 @@ import msgspec
 
 from shoal.errors import ProviderRefused
 from shoal.providers._breakpoints import NO_MARKERS, ONCE, OPENAI, Marker, Markers, plan_breakpoints
-from shoal.providers._conversation import NOTHING, Conversation, Spoken, bodies, keep, kept
+from shoal.providers._conversation import Conversation, Spoken, bodies, keep, kept
 from shoal.providers._fronts import Fronts
 from shoal.providers._json import as_list, as_object, as_text
 from shoal.providers._legality import OPENING, blank, object_schema, tail_of, tool_name, tool_names
@@ -119,42 +119,42 @@ class ResponsesEncoder:
             ProviderRefused: It could only be refused.
         """
         tools = self.tools(request.tools)
-        spoken = self._conversation.whole(request.messages, tailed=tail_of(request) is not None)
+        tail = tail_of(request)
+        spoken = self._conversation.whole(request.messages, tailed=tail is not None)
         blocks = [block for block in request.system if not blank(block.texts)]
-        plan = self._outline(request, tools, blocks, spoken)
+        plan = self._outline(request, tools, blocks, spoken, tail)
         markers = NO_MARKERS if counting else self._markers(request, plan)
-
-        def settings() -> bytes:
-            made = self._settings(request, tools.names)
-            if counting:
-                made = {name: value for name, value in made.items() if name in _COUNTED}
-            if cache_key is not None:
-                made["prompt_cache_key"] = cache_key
-            if markers.explicit:
-                # Otherwise the vendor itself would write at the end, which no later request begins with.
-                made["prompt_cache_options"] = {"mode": "explicit"}
-            return _json(made)[:-1] + b","
-
-        head = self._heads.of(request, tools, (cache_key, markers.explicit, counting), settings)
+        head = self._heads.of(request, tools, (cache_key, markers.explicit, counting), self._head)
         body = Wire.of(
             head,
-            Wire.of(b'"tools":[', tools.wire, b"],") if tools.names else NOTHING,
-            self._input(request, blocks, spoken, plan, markers.markers),
+            self._front(tools, blocks, plan, markers.markers),
+            *self._input(spoken, plan, markers.markers, tail),
             b"]}",
         )
         return Sent(body, tools.names, under(cache_key, self._prefixes(plan, markers)))
 
-    def _outline(self, request: Request, tools: Tools, blocks: Sequence[Block], spoken: Sequence[Spoken]) -> Outline:
-        front = self._fronts.of(
-            request, blocks, tools.wire.size if tools.names else 0, lambda block: self.block(block).size
-        )
+    def _head(self, request: Request, tools: Tools, more: tuple[str | None, bool, bool]) -> bytes:
+        cache_key, explicit, counting = more
+        made = self._settings(request, tools.names)
+        if counting:
+            made = {name: value for name, value in made.items() if name in _COUNTED}
+        if cache_key is not None:
+            made["prompt_cache_key"] = cache_key
+        if explicit:
+            # Otherwise the vendor itself would write at the end, which no later request begins with.
+            made["prompt_cache_options"] = {"mode": "explicit"}
+        return _json(made)[:-1] + b","
+
+    def _outline(
+        self, request: Request, tools: Tools, blocks: Sequence[Block], spoken: Sequence[Spoken], tail: Text | None
+    ) -> Outline:
+        front = self._fronts.of(request, blocks, tools.wire.size if tools.names else 0, self._size_of)
         return outline(
-            front,
-            spoken,
-            assistant="assistant",
-            asks=request.purpose == "routing",
-            tail_bytes=len(tail_of(request) or b""),
+            front, spoken, assistant="assistant", asks=request.purpose == "routing", tail_bytes=len(tail or b"")
         )
+
+    def _size_of(self, block: Block) -> int:
+        return self.block(block).size
 
     def _markers(self, request: Request, plan: Outline) -> Markers:
         if not self.server.markers:
@@ -234,33 +234,37 @@ class ResponsesEncoder:
         leaves = bodies(block.texts)
         return keep(block, self, Wire(leaves, sum(map(len, leaves))))
 
-    def _input(
-        self,
-        request: Request,
-        blocks: Sequence[Block],
-        spoken: Sequence[Spoken],
-        plan: Outline,
-        markers: Sequence[Marker],
-    ) -> Wire:
+    def _front(self, tools: Tools, blocks: Sequence[Block], plan: Outline, markers: Sequence[Marker]) -> Wire:
+        """Return what stands in front of the conversation, made once for the same markers."""
+        before = len(plan.front.spots) - len(blocks)
+        marked = tuple([index - before for index in plan.in_front(markers)])
+        made: Wire | None = plan.front.made.get(marked)
+        if made is None:
+            offered: list[bytes | Wire] = [b'"tools":[', tools.wire, b"],"] if tools.names else []
+            made = plan.front.made[marked] = Wire.of(*offered, *self._system(blocks, marked))
+        return made
+
+    def _system(self, blocks: Sequence[Block], marked: Sequence[int]) -> list[bytes | Wire]:
         parts: list[bytes | Wire] = []
         if self.server.instructions:
             first = self.block(blocks[0]) if blocks else Wire.of(OPENING.body)
             parts += [b'"instructions":"', first, b'",']
         parts.append(b'"input":[')
-        before = len(plan.front.spots) - len(blocks)
-        marked = {index - before for index in plan.in_front(markers)}
         for index, block in enumerate(blocks):
             if index == 0 and self.server.instructions:
                 continue
             head = b'{"type":"message","role":"developer","content":[' + TEXT_OPEN
             parts += [head, self.block(block), b'"', _MARKER if index in marked else b"", b"}]},"]
-        placed = dict.fromkeys(plan.behind(markers), _MARKER)
-        parts.append(self._conversation.array(spoken, placed))
-        tail = tail_of(request)
+        return parts
+
+    def _input(
+        self, spoken: Sequence[Spoken], plan: Outline, markers: Sequence[Marker], tail: Text | None
+    ) -> list[bytes | Wire]:
+        parts = self._conversation.parts(spoken, dict.fromkeys(plan.behind(markers), _MARKER))
         if tail is not None:
             parts += [b"," if spoken else b"", b'{"type":"message","role":"user","content":[' + TEXT_OPEN, tail.body]
             parts.append(b'"}]}')
-        return Wire.of(*parts)
+        return parts
 
 
 def _between(_before: str, _after: str) -> bytes:

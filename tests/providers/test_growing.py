@@ -118,7 +118,7 @@ def test_settings_are_made_once_for_all_that_ask_the_same():
     offered = object()
 
     def head(tools: object = offered, **settings: Any) -> bytes:
-        return heads.of(request(user("x"), **settings), tools, None, lambda: b"%d" % next(made))
+        return heads.of(request(user("x"), **settings), tools, None, lambda *_: b"%d" % next(made))
 
     assert (head(), head(), head(temperature=0.5), head(options={"a": [1]})) == (b"0", b"0", b"1", b"2")
     assert head(options={"a": [1]}) == b"2"
