@@ -59,7 +59,10 @@ class Element(msgspec.Struct, frozen=True, gc=False):
     @property
     def size(self) -> int:
         """How many bytes it is."""
-        return sum(map(len, self.head)) + len(self.end)
+        size = len(self.end)
+        for leaf in self.head:
+            size += len(leaf)
+        return size
 
 
 @final
@@ -139,6 +142,11 @@ class Spoken(msgspec.Struct, frozen=True):
 
 
 SILENCE = Spoken()
+
+
+def stretches(parts: Sequence[Spoken]) -> list[Spot]:
+    """Return each of *parts* as one stretch."""
+    return [part._spot or part.spot for part in parts]
 
 MAX_PARTS = 8
 
@@ -328,8 +336,8 @@ class Conversation:
     def turn(self, turn: Turn) -> Sequence[Element]:
         """Return the elements of *turn*, encoded once while its results are the same."""
         message = turn.message
-        results = tuple([answer.result for answer in turn.answers])
         said: _Said | None = kept(message, self._encoder)
+        results = tuple([answer.result for answer in turn.answers]) if turn.answers else ()
         if said is not None and [*map(id, said.results)] == [*map(id, results)]:
             return said.elements
         return keep(message, self._encoder, _Said(results, tuple(self._say(turn)))).elements
@@ -353,8 +361,9 @@ class Conversation:
             runs.add(run)
             cuts.append(Cut(len(leaves), size, run, element.markable))
             leaves.append(element.end)
-            blobs += element.blobs
-            side_px = max(side_px, element.side_px)
+            if element.blobs:
+                blobs += element.blobs
+                side_px = max(side_px, element.side_px)
         wire = Wire(_fragments(tuple(leaves)), size)
         return Spoken(
             wire, tuple(cuts), elements[0].run, first, last, open_, thinks, blobs, side_px, frozenset(runs), run

@@ -8,7 +8,7 @@ from typing import final
 import msgspec
 
 from shoal.providers._breakpoints import BYTES_PER_TOKEN, NO_FRONT, Front, Marker, Spot
-from shoal.providers._conversation import Cut, Spoken
+from shoal.providers._conversation import Cut, Spoken, stretches
 from shoal.providers._values import digest
 
 _NEAR = 2  # parts at the end of a conversation that are looked into element by element
@@ -78,15 +78,13 @@ def outline(
         tail_bytes: Bytes of the tail, which no marker covers.
     """
     near = spoken[-_NEAR:]
-    spots = [part.spot for part in spoken[:-_NEAR]]
-    cuts: list[Cut] = []
+    spots = stretches(spoken[:-_NEAR])
+    speaks = False
     for part in near:
         spots += part.spots
-        cuts += part.cuts
-    before = _before_last_turn(cuts, assistant) if any(assistant in part.runs for part in near) else -1
-    if before >= 0:
-        at = before - len(cuts)
-        spots[at] = msgspec.structs.replace(spots[at], ended=True)
+        speaks = speaks or assistant in part.runs
+    if speaks:
+        _end_request_before(spots, [cut for part in near for cut in part.cuts], assistant)
     if asks and spots:
         spots[-1] = msgspec.structs.replace(spots[-1], cacheable=False)
     if tail_bytes:
@@ -94,12 +92,12 @@ def outline(
     return Outline(front, tuple(spots), spoken)
 
 
-def _before_last_turn(cuts: Sequence[Cut], assistant: str) -> int:
-    """Return the element in front of the last assistant turn, at which the request that it answered ended; else -1."""
+def _end_request_before(spots: list[Spot], cuts: Sequence[Cut], assistant: str) -> None:
+    """Note in *spots*, which end in *cuts*, what stands in front of the last assistant turn: there its request ended."""
     spoke = False
-    for at in range(len(cuts) - 1, -1, -1):
-        if cuts[at].run == assistant:
+    for back in range(1, len(cuts) + 1):
+        if cuts[-back].run == assistant:
             spoke = True
         elif spoke:
-            return at
-    return -1
+            spots[-back] = msgspec.structs.replace(spots[-back], ended=True)
+            return
