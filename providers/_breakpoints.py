@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, final
 
 import msgspec
 
-from shoal.providers._values import ModelProfile, Purpose
+from shoal.providers._values import Block, ModelProfile, Purpose
 
 BYTES_PER_TOKEN = 4
 SHED_ODDS = 0.03
@@ -107,6 +107,7 @@ class Front(msgspec.Struct, frozen=True):
         steady: How many of the spots are declared to be written once, from the front.
         chain: 16 bytes for each spot that stand for everything up to its end.
         known: Spots behind which the run has marked just this before.
+        blocks: The system blocks that are its last spots.
         made: What was made of it, for whoever makes the same again.
     """
 
@@ -118,6 +119,7 @@ class Front(msgspec.Struct, frozen=True):
     steady: int = 0
     chain: tuple[bytes, ...] = ()
     known: frozenset[int] = frozenset()
+    blocks: tuple[Block, ...] = ()
     made: dict[Hashable, Any] = {}
 
 
@@ -188,12 +190,11 @@ def plan_breakpoints(
     if profile.cache != "markers":
         return NO_MARKERS
     least = profile.min_cacheable_tokens
-    tokens = front.tokens + sum([spot.tokens for spot in said])
+    tokens, held, held_tokens = _measured(front, said)
     writes = rules.own_reach is not None and tokens >= least
     if once:
         return Markers(explicit=writes)
-    held = _held(said) if front.open else 0
-    marked, worth = _marked(front, said[:held], tokens - sum([spot.tokens for spot in said[held:]]), least, rules)
+    marked, worth = _marked(front, said[:held], held_tokens, least, rules)
     explicit = False
     if rules.own_reach is not None:
         own, own_worth = _by_itself(front, said, tokens, least, rules, rules.own_reach)
@@ -203,12 +204,19 @@ def plan_breakpoints(
     return Markers(tuple([Marker(index, index < steady) for index in sorted(marked)]), explicit)
 
 
-def _held(said: Sequence[Spot]) -> int:
-    """Return how many spots of *said* a cache may hold, from the first on."""
-    for index, spot in enumerate(said):
-        if not spot.cacheable:
-            return index
-    return len(said)
+def _measured(front: Front, said: Sequence[Spot]) -> tuple[int, int, int]:
+    """Return the tokens of all, how many spots of *said* a cache may hold, and the tokens of the front and of those."""
+    tokens = held_tokens = front.tokens
+    held = 0
+    holds = front.open
+    for spot in said:
+        tokens += spot.tokens
+        if holds and spot.cacheable:
+            held += 1
+            held_tokens = tokens
+        else:
+            holds = False
+    return tokens, held, held_tokens
 
 
 def _marked(front: Front, said: Sequence[Spot], tokens: int, least: int, rules: MarkerRules) -> tuple[set[int], float]:
@@ -221,8 +229,10 @@ def _marked(front: Front, said: Sequence[Spot], tokens: int, least: int, rules: 
         least: The shortest prefix that is worth a marker.
         rules: See `plan_breakpoints`.
     """
-    end = _snapped(said, len(said) - 1)
-    tokens -= sum([spot.tokens for spot in said[end + 1 :]])
+    end = len(said) - 1
+    while end >= 0 and not said[end].markable:
+        tokens -= said[end].tokens
+        end -= 1
     if end < 0 or tokens < least:
         marked, worth = _in_front(front, rules.most, 0.0, least)
         return set(marked), worth

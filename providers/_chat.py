@@ -15,10 +15,10 @@ import msgspec
 from shoal.errors import ProviderRefused
 from shoal.providers._breakpoints import (
     ANTHROPIC,
-    NO_FRONT,
     NO_MARKERS,
     ONCE,
     OPENAI,
+    Front,
     Marker,
     MarkerRules,
     Markers,
@@ -26,8 +26,8 @@ from shoal.providers._breakpoints import (
 )
 from shoal.providers._chat_messages import API, BLANK_LINE, END, ChatMessages, with_tail
 from shoal.providers._conversation import Conversation, Spoken, bodies, keep, kept
-from shoal.providers._fronts import Fronts
-from shoal.providers._legality import blank, tail_of, tool_names
+from shoal.providers._fronts import Fronts, sent_of
+from shoal.providers._legality import tail_of, tool_names
 from shoal.providers._options import checked_options
 from shoal.providers._outline import NO_OUTLINE, Outline, outline, under
 from shoal.providers._schemas import is_strict
@@ -148,52 +148,38 @@ class ChatEncoder:
             )
         tail = tail_of(request)
         spoken = self._conversation.whole(request.messages, tailed=tail is not None)
-        blocks = [block for block in request.system if not blank(block.texts)]
-        plan = self._outline(request, tools, blocks, spoken, tail)
+        plan = self._outline(request, tools, spoken, tail)
         markers = self._markers(request, plan)
         asked = (cache_key if self.capabilities.cache_key else None, markers.explicit, temperature, stream, provider)
         if "response_format" in request.options:
             settings = self._settings(request, tools, asked)  # whether it may be asked for depends on what is said
         else:
             settings = self._heads.of(request, tools, asked, self._settings)
-        front = self._head(request, tools)
-        said = self._messages(blocks, spoken, plan, markers.markers, tail)
-        body = Wire.of(*front, b',"messages":[', *said, b"],", settings)
-        return Sent(body, tools.names, under(cache_key, self._prefixes(plan, markers)))
+        ahead = plan.in_front(markers.markers)
+        system = self._front(plan.front, ahead) if plan.front.spots else self._system(sent_of(request.system))
+        said = self._said(spoken, dict.fromkeys(plan.behind(markers.markers), self._marker), tail)
+        body = Wire.of(*self._head(request, tools), b',"messages":[', *_joined(system, said), b"],", settings)
+        return Sent(body, tools.names, under(cache_key, self._prefixes(plan, ahead)))
 
     def messages(self, request: Request) -> Wire:
         """Return the elements of the `messages` array, without markers: system section, conversation, tail."""
         tail = tail_of(request)
-        blocks = [block for block in request.system if not blank(block.texts)]
         spoken = self._conversation.whole(request.messages, tailed=tail is not None)
-        return Wire.of(*self._messages(blocks, spoken, NO_OUTLINE, (), tail))
+        return Wire.of(*_joined(self._system(sent_of(request.system)), self._said(spoken, {}, tail)))
 
     def _head(self, request: Request, tools: Tools) -> Pieces:
         model = b'{"model":' + _quoted(request.model)
         return [model + b',"tools":', tools.wire] if tools.names else [model]
 
-    def _messages(
-        self,
-        blocks: Sequence[Block],
-        spoken: Sequence[Spoken],
-        plan: Outline,
-        markers: Sequence[Marker],
-        tail: Text | None,
-    ) -> Pieces:
-        system = self._system(blocks, plan, markers)
-        placed = dict.fromkeys(plan.behind(markers), self._marker)
-        said = self._conversation.parts(spoken, placed) if tail is None else self._tailed(spoken, placed, tail)
-        return [*system, _COMMA, *said] if system else said
-
-    def _tailed(self, spoken: Sequence[Spoken], placed: Mapping[tuple[int, int], bytes], tail: Text) -> Pieces:
+    def _said(self, spoken: Sequence[Spoken], placed: Mapping[tuple[int, int], bytes], tail: Text | None) -> Pieces:
         """Return *spoken* with *tail* in its last message, or in one behind it where that cannot be."""
+        if tail is None:
+            return self._conversation.parts(spoken, placed)
         tailed = with_tail(spoken[-1], tail) if spoken and not placed else None
         if tailed is not None:
-            said = self._conversation.parts(spoken[:-1], placed)
-            return [*said, _COMMA, *tailed] if said else tailed
-        said = self._conversation.parts(spoken, placed)
+            return _joined(self._conversation.parts(spoken[:-1], placed), tailed)
         alone: Pieces = [b'{"role":"user","content":"', tail.body, END]
-        return [*said, _COMMA, *alone] if said else alone
+        return _joined(self._conversation.parts(spoken, placed), alone)
 
     def _settings(self, request: Request, tools: Tools, asked: tuple[str | None, bool, bool, bool, str]) -> bytes:
         """Return the settings of *request*, which end its body."""
@@ -227,13 +213,11 @@ class ChatEncoder:
             settings["response_format"] = {"type": "json_schema", "json_schema": named}
         return settings
 
-    def _outline(
-        self, request: Request, tools: Tools, blocks: Sequence[Block], spoken: Sequence[Spoken], tail: Text | None
-    ) -> Outline:
+    def _outline(self, request: Request, tools: Tools, spoken: Sequence[Spoken], tail: Text | None) -> Outline:
         if self._profile.cache == "none":
             return NO_OUTLINE
         # No field of a tool takes a marker here; the first block behind them does.
-        front = self._fronts.of(request, blocks, tools.wire.size if tools.names else 0, self._size_of)
+        front = self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
         if not self._marker:
             return Outline(front)
         return outline(
@@ -250,10 +234,10 @@ class ChatEncoder:
         self._fronts.mark(request, plan.front, markers.markers)
         return markers
 
-    def _prefixes(self, plan: Outline, markers: Markers) -> tuple[bytes, ...]:
+    def _prefixes(self, plan: Outline, ahead: Sequence[Marker]) -> tuple[bytes, ...]:
         if self._profile.cache == "prefix":
             return plan.leading(self._profile.min_cacheable_tokens)
-        return plan.prefixes(markers.markers)
+        return plan.prefixes(ahead)
 
     # --- parts
 
@@ -284,21 +268,18 @@ class ChatEncoder:
         """Return the messages of *segment*, encoded once."""
         return self._conversation.segment(segment)
 
-    def _system(self, blocks: Sequence[Block], plan: Outline, markers: Sequence[Marker]) -> Pieces:
-        """Return the system section as messages, made once for the same front with the same markers."""
+    def _front(self, front: Front, ahead: tuple[Marker, ...]) -> Pieces:
+        """Return the system section, made once for the same front with the same markers."""
+        made: Pieces | None = front.made.get(ahead)
+        if made is None:
+            before = len(front.spots) - len(front.blocks)
+            system = self._system(front.blocks, [marker.index - before for marker in ahead])
+            made = front.made[ahead] = [Wire.of(*system)] if system else []
+        return made
+
+    def _system(self, blocks: Sequence[Block], marked: Sequence[int] = ()) -> Pieces:
         if not blocks:
             return []
-        front = plan.front
-        if front is NO_FRONT:
-            return self._system_messages(blocks, ())
-        before = len(front.spots) - len(blocks)
-        marked = tuple([index - before for index in plan.in_front(markers)])
-        made: Wire | None = front.made.get(marked)
-        if made is None:
-            made = front.made[marked] = Wire.of(*self._system_messages(blocks, marked))
-        return [made]
-
-    def _system_messages(self, blocks: Sequence[Block], marked: Sequence[int]) -> Pieces:
         head = b'{"role":"%b","content":' % self.capabilities.system_role.encode()
         if self._marker:
             opening, between, closing = head + b'[{"type":"text","text":"', b"}]},", b"}]}"
@@ -316,6 +297,11 @@ class ChatEncoder:
             if self._marker:
                 pieces.append(b'"' + self._marker if index in marked else b'"')
         return [*pieces, closing]
+
+
+def _joined(before: Pieces, after: Pieces) -> Pieces:
+    """Return two stretches of an array as one."""
+    return [*before, _COMMA, *after] if before and after else before or after
 
 
 def _between(_before: str, _after: str) -> bytes:

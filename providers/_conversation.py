@@ -98,6 +98,7 @@ class Spoken(msgspec.Struct, frozen=True):
         side_px: The longest side of an image among them.
         runs: The runs of its elements.
         closing: The run of the last element; empty where nothing is said.
+        ahead: Of what an open segment grew by: how many parts of that stand in front, and their bytes up to this one.
     """
 
     wire: Wire = NOTHING
@@ -111,6 +112,7 @@ class Spoken(msgspec.Struct, frozen=True):
     side_px: int = 0
     runs: frozenset[str] = frozenset()
     closing: str = ""
+    ahead: tuple[int, Wire] | None = None
     _spot: Spot | None = None
     _spots: tuple[Spot, ...] = ()
 
@@ -148,6 +150,7 @@ def stretches(parts: Sequence[Spoken]) -> list[Spot]:
     """Return each of *parts* as one stretch."""
     return [part._spot or part.spot for part in parts]
 
+
 MAX_PARTS = 8
 
 Say: TypeAlias = Callable[[Turn], Iterable[Element]]
@@ -179,7 +182,7 @@ class _Grown(msgspec.Struct, frozen=True):
     def begins(self, digests: tuple[bytes, ...], messages: Sequence[Message]) -> bool:
         """Say whether *messages* go on where this ends, so that what is encoded of it holds whatever they say."""
         count = len(self.digests)
-        if len(self.parts) >= MAX_PARTS or digests[:count] != self.digests:
+        if digests[:count] != self.digests:
             return False
         if not self.parts or self.parts[-1].last == "system":
             return False  # whether a system message may stand at the end depends on what follows it
@@ -298,8 +301,7 @@ class Conversation:
         if made is not None:
             parts: tuple[Spoken, ...] = (made,)
         elif known is not None and known.begins(digests, messages):
-            rest = messages[len(known.digests) :]
-            parts = (*known.parts, self.speak(rest, after=known.parts[-1].last)) if rest else known.parts
+            parts = self._further(known, messages)
         else:
             parts = (self.speak(messages),)
         grown = _Grown(digests, parts if parts[-1].cuts else parts[:-1])
@@ -307,6 +309,52 @@ class Conversation:
         if said is not None:
             msgspec.structs.force_setattr(said, "grown", grown)
         return grown.parts if made is not None else keep(segment, self._encoder, grown).parts
+
+    def _merged(self, known: _Grown, messages: Sequence[Message]) -> Spoken:
+        """Return the parts of what *messages* were before they grew as one."""
+        leaves: list[bytes | Deferred] = []
+        cuts: list[Cut] = []
+        size = 0
+        closing = ""
+        for part in known.parts:
+            if closing:
+                glue = self._between(closing, part.opening)
+                leaves.append(glue)
+                size += len(glue)
+            cuts += [Cut(cut.leaf + len(leaves), cut.size + size, cut.run, cut.markable) for cut in part.cuts]
+            leaves += part.leaves
+            size += part.wire.size
+            closing = part.closing
+        return Spoken(
+            Wire(_fragments(tuple(leaves)), size),
+            tuple(cuts),
+            known.parts[0].opening,
+            known.parts[0].first,
+            known.parts[-1].last,
+            leaves_open(messages[: len(known.digests)]),
+            next((part.thinks for part in reversed(known.parts) if part.thinks is not None), None),
+            sum([part.blobs for part in known.parts]),
+            max([part.side_px for part in known.parts]),
+            frozenset[str]().union(*[part.runs for part in known.parts]),
+            closing,
+        )
+
+    def _further(self, known: _Grown, messages: Sequence[Message]) -> tuple[Spoken, ...]:
+        """Return *messages*, which begin with what is *known*, as its parts and one more."""
+        rest = messages[len(known.digests) :]
+        if not rest:
+            return known.parts
+        before = known.parts[-1]
+        more = self.speak(rest, after=before.last)
+        if needs_pause(before.last, more.first):
+            return (self.speak(messages),)
+        parts = known.parts if len(known.parts) < MAX_PARTS else (self._merged(known, messages),)
+        if more.cuts:
+            before = parts[-1]
+            glue = self._between(before.closing, more.opening)
+            wire = Wire.of(before.wire, glue) if before.ahead is None else Wire.of(before.ahead[1], before.wire, glue)
+            msgspec.structs.force_setattr(more, "ahead", (len(parts), wire))
+        return (*parts, more)
 
     def speak(self, messages: Sequence[Message], *, after: Role | None = None) -> Spoken:
         """Return *messages*, encoded; *after* is the role of what stands in front of them, `None` for nothing."""
@@ -381,9 +429,25 @@ class Conversation:
         marked: dict[int, list[tuple[int, bytes]]] = {}
         for (at, element), marker in sorted(markers.items()):
             marked.setdefault(at, []).append((element, marker))
+        if not spoken:
+            return []
+        # What the open segment was before it grew stands as one piece, up to the first marker in it.
+        first = min(marked, default=len(spoken) - 1)
+        count, ahead = spoken[first].ahead or (0, NOTHING)
         parts: list[bytes | Wire] = []
         closing = ""
-        for index, part in enumerate(spoken):
+        for part in spoken[: first - count]:
+            if closing:
+                parts.append(self._between(closing, part.opening))
+            parts.append(part.wire)
+            closing = part.closing
+        if count:
+            if closing:
+                parts.append(self._between(closing, spoken[first - count].opening))
+            parts.append(ahead)
+            closing = ""
+        for index in range(first, len(spoken)):
+            part = spoken[index]
             if closing:
                 parts.append(self._between(closing, part.opening))
             parts.append(_marked(part, marked[index]) if index in marked else part.wire)

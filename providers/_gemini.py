@@ -14,10 +14,10 @@ import msgspec
 from shoal.errors import ProviderRefused
 from shoal.providers._breakpoints import NO_FRONT, Front
 from shoal.providers._conversation import Conversation, Spoken, bodies, keep, kept
-from shoal.providers._fronts import Fronts
+from shoal.providers._fronts import Fronts, sent_of
 from shoal.providers._gemini_parts import API, TEXT_OPEN, Parts, signed
 from shoal.providers._json import as_list, as_object, as_text
-from shoal.providers._legality import blank, object_schema, tail_of, tool_name, tool_names
+from shoal.providers._legality import object_schema, tail_of, tool_name, tool_names
 from shoal.providers._outline import Outline
 from shoal.providers._sent import Heads, Sent
 from shoal.providers._states import Reader
@@ -85,12 +85,11 @@ class GeminiEncoder:
         tools = self.tools(request.tools)
         tail = tail_of(request)
         spoken = self._conversation.whole(request.messages, tailed=tail is not None)
-        blocks = [block for block in request.system if not blank(block.texts)]
         # What is only counted is no request of the run.
-        front = NO_FRONT if counting else self._front(request, tools, blocks)
+        front = NO_FRONT if counting else self._front(request, tools)
         body = Wire.of(
             self._heads.of(request, tools, counting, self._counted if counting else self._head),
-            self._declared(tools, blocks, front),
+            self._declared(tools, sent_of(request.system)) if counting else self._kept(tools, front),
             *self._contents(spoken, tail),
             b"]}]}}" if counting else b"]}]}",
         )
@@ -104,8 +103,8 @@ class GeminiEncoder:
         # Each prefix that the vendor's cache may share with another request.
         return Sent(body, tools.names, Outline(front).leading(self.profile.min_cacheable_tokens))
 
-    def _front(self, request: Request, tools: Tools, blocks: Sequence[Block]) -> Front:
-        return self._fronts.of(request, blocks, tools.wire.size if tools.names else 0, self._size_of)
+    def _front(self, request: Request, tools: Tools) -> Front:
+        return self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
 
     def _size_of(self, block: Block) -> int:
         return self.block(block).size
@@ -202,11 +201,14 @@ class GeminiEncoder:
         leaves = (TEXT_OPEN, *bodies(block.texts), b'"}')
         return keep(block, self, Wire(leaves, sum(map(len, leaves))))
 
-    def _declared(self, tools: Tools, blocks: Sequence[Block], front: Front) -> Wire:
+    def _kept(self, tools: Tools, front: Front) -> Wire:
         """Return tools and system section, made once for the same front."""
-        made: Wire | None = None if front is NO_FRONT else front.made.get(_DECLARED)
-        if made is not None:
-            return made
+        made: Wire | None = front.made.get(_DECLARED)
+        if made is None:
+            made = front.made[_DECLARED] = self._declared(tools, front.blocks)
+        return made
+
+    def _declared(self, tools: Tools, blocks: Sequence[Block]) -> Wire:
         parts: list[bytes | Wire] = []
         if tools.names:
             parts += [b'"tools":[{"functionDeclarations":[', tools.wire, b"]}],"]
@@ -214,10 +216,7 @@ class GeminiEncoder:
             parts += [b"," if index else b'"systemInstruction":{"parts":[', self.block(block)]
         if blocks:
             parts.append(b"]},")
-        made = Wire.of(*parts)
-        if front is not NO_FRONT:
-            front.made[_DECLARED] = made
-        return made
+        return Wire.of(*parts)
 
     def _contents(self, spoken: Sequence[Spoken], tail: Text | None) -> list[bytes | Wire]:
         """Return what is said, without the end of its last content."""

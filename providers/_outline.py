@@ -28,9 +28,10 @@ class Outline(msgspec.Struct, frozen=True):
     said: tuple[Spot, ...] = ()
     parts: Sequence[Spoken] = ()
 
-    def in_front(self, markers: Sequence[Marker]) -> dict[int, Marker]:
-        """Return those of *markers* that stand in front of the conversation, by their spot."""
-        return {marker.index: marker for marker in markers if marker.index < len(self.front.spots)}
+    def in_front(self, markers: Sequence[Marker]) -> tuple[Marker, ...]:
+        """Return those of *markers* that stand in front of the conversation."""
+        front = len(self.front.spots)
+        return tuple([marker for marker in markers if marker.index < front])
 
     def behind(self, markers: Sequence[Marker]) -> dict[tuple[int, int], Marker]:
         """Return those of *markers* that stand in the conversation, by part and element."""
@@ -48,9 +49,9 @@ class Outline(msgspec.Struct, frozen=True):
             at += 1
         return at, element
 
-    def prefixes(self, markers: Sequence[Marker]) -> tuple[bytes, ...]:
-        """Return what stands for each marked prefix in front of the conversation, shortest first."""
-        return tuple([self.front.chain[index] for index in self.in_front(markers)])
+    def prefixes(self, ahead: Sequence[Marker]) -> tuple[bytes, ...]:
+        """Return what stands for each prefix that *ahead*, markers in front of the conversation, mark."""
+        return tuple([self.front.chain[marker.index] for marker in ahead])
 
     def leading(self, least_tokens: int) -> tuple[bytes, ...]:
         """Return the same for each prefix that a cache without markers may share; *least_tokens* is its shortest."""
@@ -93,7 +94,7 @@ def outline(
 
 
 def _end_request_before(spots: list[Spot], cuts: Sequence[Cut], assistant: str) -> None:
-    """Note in *spots*, which end in *cuts*, what stands in front of the last assistant turn: there its request ended."""
+    """Note in *spots*, which end in *cuts*, that the request before the last assistant turn ended in front of that."""
     spoke = False
     for back in range(1, len(cuts) + 1):
         if cuts[-back].run == assistant:

@@ -12,11 +12,11 @@ from typing import Any, Literal, final
 import msgspec
 
 from shoal.errors import ProviderRefused
-from shoal.providers._breakpoints import NO_MARKERS, ONCE, OPENAI, Marker, Markers, plan_breakpoints
+from shoal.providers._breakpoints import NO_MARKERS, ONCE, OPENAI, Front, Marker, Markers, plan_breakpoints
 from shoal.providers._conversation import Conversation, Spoken, bodies, keep, kept
 from shoal.providers._fronts import Fronts
 from shoal.providers._json import as_list, as_object, as_text
-from shoal.providers._legality import OPENING, blank, object_schema, tail_of, tool_name, tool_names
+from shoal.providers._legality import OPENING, object_schema, tail_of, tool_name, tool_names
 from shoal.providers._outline import Outline, outline, under
 from shoal.providers._responses_items import API, TEXT_OPEN, Items
 from shoal.providers._schemas import is_strict
@@ -121,17 +121,13 @@ class ResponsesEncoder:
         tools = self.tools(request.tools)
         tail = tail_of(request)
         spoken = self._conversation.whole(request.messages, tailed=tail is not None)
-        blocks = [block for block in request.system if not blank(block.texts)]
-        plan = self._outline(request, tools, blocks, spoken, tail)
+        plan = self._outline(request, tools, spoken, tail)
         markers = NO_MARKERS if counting else self._markers(request, plan)
         head = self._heads.of(request, tools, (cache_key, markers.explicit, counting), self._head)
-        body = Wire.of(
-            head,
-            self._front(tools, blocks, plan, markers.markers),
-            *self._input(spoken, plan, markers.markers, tail),
-            b"]}",
-        )
-        return Sent(body, tools.names, under(cache_key, self._prefixes(plan, markers)))
+        ahead = plan.in_front(markers.markers)
+        front = self._front(tools, plan.front, ahead)
+        body = Wire.of(head, front, *self._input(spoken, plan, markers.markers, tail), b"]}")
+        return Sent(body, tools.names, under(cache_key, self._prefixes(plan, ahead)))
 
     def _head(self, request: Request, tools: Tools, more: tuple[str | None, bool, bool]) -> bytes:
         cache_key, explicit, counting = more
@@ -145,10 +141,8 @@ class ResponsesEncoder:
             made["prompt_cache_options"] = {"mode": "explicit"}
         return _json(made)[:-1] + b","
 
-    def _outline(
-        self, request: Request, tools: Tools, blocks: Sequence[Block], spoken: Sequence[Spoken], tail: Text | None
-    ) -> Outline:
-        front = self._fronts.of(request, blocks, tools.wire.size if tools.names else 0, self._size_of)
+    def _outline(self, request: Request, tools: Tools, spoken: Sequence[Spoken], tail: Text | None) -> Outline:
+        front = self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
         return outline(
             front, spoken, assistant="assistant", asks=request.purpose == "routing", tail_bytes=len(tail or b"")
         )
@@ -163,10 +157,10 @@ class ResponsesEncoder:
         self._fronts.mark(request, plan.front, markers.markers)
         return markers
 
-    def _prefixes(self, plan: Outline, markers: Markers) -> tuple[bytes, ...]:
+    def _prefixes(self, plan: Outline, ahead: Sequence[Marker]) -> tuple[bytes, ...]:
         if self.profile.cache == "prefix" and self.server.markers:
             return plan.leading(self.profile.min_cacheable_tokens)
-        return plan.prefixes(markers.markers)
+        return plan.prefixes(ahead)
 
     # --- settings
 
@@ -234,14 +228,14 @@ class ResponsesEncoder:
         leaves = bodies(block.texts)
         return keep(block, self, Wire(leaves, sum(map(len, leaves))))
 
-    def _front(self, tools: Tools, blocks: Sequence[Block], plan: Outline, markers: Sequence[Marker]) -> Wire:
+    def _front(self, tools: Tools, front: Front, ahead: tuple[Marker, ...]) -> Wire:
         """Return what stands in front of the conversation, made once for the same markers."""
-        before = len(plan.front.spots) - len(blocks)
-        marked = tuple([index - before for index in plan.in_front(markers)])
-        made: Wire | None = plan.front.made.get(marked)
+        made: Wire | None = front.made.get(ahead)
         if made is None:
+            before = len(front.spots) - len(front.blocks)
+            system = self._system(front.blocks, [marker.index - before for marker in ahead])
             offered: list[bytes | Wire] = [b'"tools":[', tools.wire, b"],"] if tools.names else []
-            made = plan.front.made[marked] = Wire.of(*offered, *self._system(blocks, marked))
+            made = front.made[ahead] = Wire.of(*offered, *system)
         return made
 
     def _system(self, blocks: Sequence[Block], marked: Sequence[int]) -> list[bytes | Wire]:
