@@ -147,8 +147,13 @@ SILENCE = Spoken()
 
 
 def stretches(parts: Sequence[Spoken]) -> list[Spot]:
-    """Return each of *parts* as one stretch."""
-    return [part._spot or part.spot for part in parts]
+    """Return each of *parts*, which will not be looked into again, as one stretch."""
+    spots: list[Spot] = []
+    for part in parts:
+        if part._spots:
+            msgspec.structs.force_setattr(part, "_spots", ())
+        spots.append(part._spot or part.spot)
+    return spots
 
 
 MAX_PARTS = 8
@@ -393,6 +398,13 @@ class Conversation:
     def _joined(
         self, elements: Sequence[Element], *, first: Role, last: Role | None, open_: bool, thinks: bool | None
     ) -> Spoken:
+        if len(elements) == 1:
+            alone, run = elements[0], elements[0].run
+            wire = Wire(_fragments((*alone.head, alone.end)), alone.size)
+            cut = Cut(len(alone.head), alone.size, run, alone.markable)
+            return Spoken(
+                wire, (cut,), run, first, last, open_, thinks, alone.blobs, alone.side_px, frozenset((run,)), run
+            )
         leaves: list[bytes | Deferred] = []
         cuts: list[Cut] = []
         runs: set[str] = set()
