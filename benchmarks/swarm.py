@@ -2,8 +2,9 @@
 
     python benchmarks/swarm.py [--runs 1000] [--calls 5] [--latency 0.05] [--backend asyncio]
 
-Journal, regions and events are on. The provider encodes each request and reads every byte of it. Beside each figure
-stands the same work on bare tasks that only sleep.
+Journal, regions and events are on. The provider encodes each request and reads every byte of it; what that takes is
+shown beside and subtracted. Beside each figure stands the same work on bare tasks that only sleep. Memory is measured
+by itself, in a process of its own: with every run in its last call, what its window says subtracted.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import asyncio
 import gc
 import json
 import resource
+import subprocess
+import sys
 import tempfile
 import time
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from decimal import Decimal
 from pathlib import Path
 
@@ -59,6 +62,9 @@ class Steady:
     def __init__(self, calls: int, latency_s: float) -> None:
         self.calls = calls
         self.latency_s = latency_s
+        self.held: anyio.Event | None = None
+        self.expected = 0
+        self.full = anyio.Event()
         self.asked = 0
         self.reading_s = 0.0
         self.digest = 0
@@ -77,9 +83,17 @@ class Steady:
             self.digest = zlib.crc32(piece, self.digest)
         self.reading_s += time.perf_counter() - began
         self.asked += 1
-        await anyio.sleep(self.latency_s)
         turns = sum(m.role == "assistant" for segment in request.messages for m in segment.messages)
-        usage = Usage(uncached=body.size // 4, output=10)
+        size = body.size
+        del body, piece
+        if turns == self.calls - 1 and self.held is not None:
+            self.expected -= 1
+            if not self.expected:
+                self.full.set()
+            await self.held.wait()
+        else:
+            await anyio.sleep(self.latency_s)
+        usage = Usage(uncached=size // 4, output=10)
         if turns < self.calls - 1:
             yield Completed(Reply(Text.of(""), CALL), usage, "tool_calls", simulated=True)
         else:
@@ -129,7 +143,6 @@ async def swarm(args: argparse.Namespace, journal: Journal) -> dict[str, float]:
     provider = Steady(args.calls, args.latency)
     async with Swarm([provider], journal, limits=Limits(inferences=args.runs)) as made:
         gc.collect()
-        memory = private_bytes()
         before, began = cpu(), time.perf_counter()
         runs = []
         async with anyio.create_task_group() as tasks:
@@ -140,13 +153,10 @@ async def swarm(args: argparse.Namespace, journal: Journal) -> dict[str, float]:
             for n in range(args.runs):
                 tasks.start_soon(spawn, n)
         spawned = time.perf_counter() - began
-        peak = private_bytes()
         for run in runs:
             outcome = await run.result()
             assert outcome.status == "complete", outcome
-            peak = max(peak, private_bytes()) if not len(runs) % 97 else peak
         wall, used = time.perf_counter() - began, cpu() - before
-        peak = max(peak, private_bytes())
     calls = args.runs * args.calls
     assert provider.asked == calls
     return {
@@ -154,12 +164,42 @@ async def swarm(args: argparse.Namespace, journal: Journal) -> dict[str, float]:
         "reading_us": provider.reading_s / calls * 1e6,
         "wall": wall / (args.calls * args.latency),
         "spawn_us": spawned / args.runs * 1e6,
-        "kb_a_run": (peak - memory) / args.runs / 1024,
     }
+
+
+async def weigh(args: argparse.Namespace, journal: Journal) -> dict[str, float]:
+    """Return what a run takes while it waits for its last reply, in kB, and what of it its window says."""
+    provider = Steady(args.calls, 0.001)
+    provider.held, provider.expected = anyio.Event(), 1
+    async with Swarm([provider], journal, limits=Limits(inferences=args.runs + 1)) as made:
+        await made.spawn(BLUEPRINT, seeds={"path": "what all of them share"}, tools=[work])
+        await provider.full.wait()
+        provider.full, provider.expected = anyio.Event(), args.runs
+        gc.collect()
+        before = private_bytes()
+        for n in range(args.runs):
+            await made.spawn(BLUEPRINT, seeds={"path": f"file {n}"}, tools=[work])
+        await provider.full.wait()
+        gc.collect()
+        weight = (private_bytes() - before) / args.runs / 1024
+        said = (args.calls - 1) * len(RESULT) / 1024
+        provider.held.set()
+    return {"kb_a_run": weight - said, "said": said}
 
 
 def figure(name: str, value: float, unit: str, **more: object) -> None:
     print(json.dumps({"figure": name, "value": round(value, 3), "unit": unit, **more}), flush=True)
+
+
+def journaled(
+    work: Callable[[argparse.Namespace, Journal], Awaitable[dict[str, float]]], args: argparse.Namespace, where: str
+) -> dict[str, float]:
+    """Return what *work* finds with a journal of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        journal: Journal = MemoryJournal() if where == "memory" else SqliteJournal(Path(folder) / "runs.db")
+        result = anyio.run(work, args, journal, backend=args.backend)
+        journal.close()
+    return result
 
 
 def main() -> None:
@@ -169,7 +209,12 @@ def main() -> None:
     parser.add_argument("--latency", type=float, default=0.05)
     parser.add_argument("--backend", default="asyncio")
     parser.add_argument("--where", default="memory,normal")
+    parser.add_argument("--weigh", action="store_true", help="weigh runs, and do nothing else")
     args = parser.parse_args()
+    if args.weigh:
+        result = journaled(weigh, args, args.where)
+        figure(f"fan-out/{args.where}/memory", result["kb_a_run"], "kB private a run", said_subtracted=result["said"])
+        return
     calls = args.runs * args.calls
     used, wall = anyio.run(bare, args.runs, args.calls, args.latency, backend=args.backend)
     figure(
@@ -179,16 +224,14 @@ def main() -> None:
         wall_over_ideal=round(wall / (args.calls * args.latency), 2),
     )
     for where in args.where.split(","):
-        with tempfile.TemporaryDirectory() as folder:
-            journal: Journal = MemoryJournal() if where == "memory" else SqliteJournal(Path(folder) / "runs.db")
-            result = anyio.run(swarm, args, journal, backend=args.backend)
-            journal.close()
+        result = journaled(swarm, args, where)
         figure(
             f"fan-out/{where}/cpu", result["cpu_us"], "us a call", reading_us_subtracted=round(result["reading_us"], 1)
         )
         figure(f"fan-out/{where}/wall", result["wall"], "x ideal")
         figure(f"fan-out/{where}/spawn", result["spawn_us"], "us a run")
-        figure(f"fan-out/{where}/memory", result["kb_a_run"], "kB private a run")
+        again = [sys.executable, __file__, "--weigh", "--where", where, "--runs", str(args.runs)]
+        subprocess.run([*again, "--calls", str(args.calls), "--backend", args.backend], check=True)
 
 
 if __name__ == "__main__":

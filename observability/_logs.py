@@ -17,6 +17,7 @@ from shoal.observability._spans import clip, first_line, span_id_of, span_name, 
 from shoal.runtime import Event, Reader, recorded
 from shoal.runtime.context import ContextCompacted, PromptEpoch
 from shoal.runtime.events import (
+    BlueprintChanged,
     ChildEnded,
     ChildSpawned,
     GateBlocked,
@@ -322,6 +323,7 @@ _LINES: Mapping[type[Payload], _Line] = {
         "run restarted",
         lambda p: {"attempt": p.attempt, "error": clip(p.error.strip().rpartition("\n")[2])},
     ),
+    BlueprintChanged: (_always("info"), "blueprint changed", lambda p: {"changed": clip(", ".join(p.changed))}),
     ChildSpawned: (_always("debug"), "child spawned", lambda p: {"child": p.child, "agent": p.name}),
     ChildEnded: (_always("debug"), "child ended", lambda p: {"child": p.child, "status": p.status}),
     StageEntered: (

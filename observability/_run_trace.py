@@ -27,6 +27,7 @@ from shoal.runtime.context import (
     SeedResolved,
 )
 from shoal.runtime.events import (
+    BlueprintChanged,
     ChildEnded,
     ChildSpawned,
     Event,
@@ -272,6 +273,9 @@ class RunTrace:
     def on_model_changed(self, payload: ModelChanged) -> None:
         self._moves.change_model(payload)
 
+    def on_blueprint_changed(self, payload: BlueprintChanged) -> None:
+        self.place.note(names.E_BLUEPRINT_CHANGED, {names.CHANGED: tuple(clip(each) for each in payload.changed)})
+
     # --- what happens to the window
 
     def _hear(self, text: object) -> None:
@@ -365,6 +369,7 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunTrace, Any], None]] = {
     GateForced: RunTrace.on_gate_forced,
     Nudged: RunTrace.on_nudged,
     ModelChanged: RunTrace.on_model_changed,
+    BlueprintChanged: RunTrace.on_blueprint_changed,
     LayoutChanged: RunTrace.on_layout,
     VolatilityBroken: RunTrace.on_volatility,
     SeedResolved: RunTrace.on_seeded,

@@ -142,6 +142,7 @@ CHILDREN: Final = "shoal.children"
 LANE_REGION: Final = "shoal.lane.region"
 LANE_ENTRIES: Final = "shoal.lane.entries"
 BYTES_SAVED: Final = "shoal.lane.bytes_saved"
+CHANGED: Final = "shoal.changed"
 
 # --- attributes of ours: transitions
 
@@ -192,6 +193,7 @@ E_RETRY: Final = "shoal.retry"
 E_NUDGE: Final = "shoal.nudge"
 E_GATE_BLOCKED: Final = "shoal.gate_blocked"
 E_MODEL_CHANGED: Final = "shoal.model_changed"
+E_BLUEPRINT_CHANGED: Final = "shoal.blueprint_changed"
 E_EVICTED: Final = "shoal.evicted"
 E_RESET: Final = "shoal.reset"
 E_COMPACTED: Final = "shoal.compacted"

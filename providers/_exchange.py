@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, cast, final
 
 import anyio
 
 from shoal.errors import ConfigInvalid, PartialReply, ProviderBusy, ProviderError, ProviderUnavailable
-from shoal.providers._values import Completed, Provider, ReasoningDelta, Request, StreamEvent, TextDelta, Usage
+from shoal.providers._values import Completed, Provider, ReasoningDelta, Request, TextDelta, Usage
 
 OnRetry: TypeAlias = Callable[[int, ProviderError, float], None]
 OnDelta: TypeAlias = Callable[[TextDelta | ReasoningDelta], None]
@@ -149,6 +148,8 @@ async def exchange(
     while True:
         attempt = _Attempt()
         try:
+            if pace is None:
+                return await _ask(provider, request, attempt, on_delta)
             return await _paced(pace, provider, request, attempt, on_delta)
         except ProviderError as error:
             error.attempt = number
@@ -167,10 +168,8 @@ async def exchange(
 
 
 async def _paced(
-    pace: Pace | None, provider: Provider, request: Request, attempt: _Attempt, on_delta: OnDelta | None
+    pace: Pace, provider: Provider, request: Request, attempt: _Attempt, on_delta: OnDelta | None
 ) -> Completed:
-    if pace is None:
-        return await _ask(provider, request, attempt, on_delta)
     charged = await pace.admit(_sent_tokens(request))
     try:
         completed = await _ask(provider, request, attempt, on_delta)
@@ -190,22 +189,20 @@ def _sent_tokens(request: Request) -> int:
 
 async def _ask(provider: Provider, request: Request, attempt: _Attempt, on_delta: OnDelta | None) -> Completed:
     with anyio.move_on_after(request.timeout_s):
-        async with _closing(provider.stream(request)) as events:
+        events = provider.stream(request)
+        try:
             async for event in events:
                 if isinstance(event, Completed):
                     return event
                 attempt.take(event)
                 if on_delta is not None:
                     on_delta(event)
+        finally:
+            close = getattr(events, "aclose", None)
+            if close is not None:  # which lets go of its connection
+                await close()
         raise _unavailable(provider, request, "the stream ended without a reply; try again")
     raise _unavailable(provider, request, f"no complete reply within {request.timeout_s!r} s; raise `timeout_s`")
-
-
-def _closing(stream: object) -> AbstractAsyncContextManager[AsyncIterator[StreamEvent]]:
-    """Return *stream* as a context that closes it, which lets go of its connection."""
-    if isinstance(stream, AsyncGenerator):
-        return aclosing(cast("AsyncGenerator[StreamEvent]", stream))
-    return nullcontext(cast("AsyncIterator[StreamEvent]", stream))
 
 
 def _unavailable(provider: Provider, request: Request, what: str) -> ProviderUnavailable:

@@ -16,6 +16,7 @@ import msgspec
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _encode = msgspec.json.Encoder().encode
+_decode_string = msgspec.json.Decoder(str).decode
 
 
 @final
@@ -55,11 +56,19 @@ class Text:
     @property
     def size(self) -> int:
         """Its length in bytes of UTF-8, unescaped."""
+        return self.measured[1]
+
+    @property
+    def measured(self) -> tuple[int, int]:
+        """Its length in characters, and in bytes of UTF-8, unescaped."""
         body = self.body
-        if b"\\" not in body:
-            return len(body)
-        plain = str(self)
-        return len(plain) if plain.isascii() else len(plain.encode())
+        if b"\\u" in body:
+            plain = str(self)
+            return len(plain), len(plain) if plain.isascii() else len(plain.encode())
+        size = len(body)
+        if b"\\" in body:  # each escape is two bytes that stand for one
+            size -= body.count(b"\\") - body.count(rb"\\")
+        return (size, size) if body.isascii() else (size - len(body) + len(body.decode()), size)
 
     def __str__(self) -> str:
         return _decode(self.body)
@@ -82,7 +91,11 @@ class Text:
 
 
 def _decode(body: bytes) -> str:
-    return body.decode() if b"\\" not in body else str(json.loads(b'"' + body + b'"'))
+    if b"\\" not in body:
+        return body.decode()
+    quoted = b'"' + body + b'"'
+    # A body that a vendor wrote may hold half a character, which only the lenient reader takes.
+    return str(json.loads(quoted)) if b"\\u" in body else _decode_string(quoted)
 
 
 def join(pieces: tuple[Text, ...]) -> str:

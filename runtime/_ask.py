@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import final
 
 import msgspec
@@ -26,20 +27,14 @@ async def exchanged(live: Live, serving: Serving, request: Request, purpose: Pur
     breaker = host.breaker(serving.provider.name)
     if not breaker.allow():
         raise _left_alone(serving, breaker.why)
-
-    def on_retry(attempt: int, error: ProviderError, delay_s: float) -> None:
-        if live.over:
-            return  # a lane still asks for a run that has ended
-        live.emit(InferenceRetried(purpose, started, attempt, type(error).__name__, str(error), delay_s))
-
     try:
         async with host.pools.way(serving.provider.name, serving.model, live.run_id):
             completed = await exchange(
                 serving.provider,
                 request,
                 policy=host.retry,
-                on_retry=on_retry,
-                on_delta=(lambda delta: host.delta(live.run_id, delta)) if purpose == "stage" else None,
+                on_retry=partial(_retried, live, purpose, started),
+                on_delta=partial(host.delta, live.run_id) if purpose == "stage" else None,
             )
     except ProviderError as error:
         breaker.record(error)
@@ -49,6 +44,11 @@ async def exchanged(live: Live, serving: Serving, request: Request, purpose: Pur
         raise
     breaker.record(None)
     return completed
+
+
+def _retried(live: Live, purpose: Purpose, started: int, attempt: int, error: ProviderError, delay_s: float) -> None:
+    if not live.over:  # a lane still asks for a run that has ended
+        live.emit(InferenceRetried(purpose, started, attempt, type(error).__name__, str(error), delay_s))
 
 
 def _left_alone(serving: Serving, why: ProviderError | None) -> ProviderError:

@@ -16,11 +16,12 @@ import anyio
 
 from shoal.blueprints import Blueprint, Budget
 from shoal.errors import SpawnRefused
-from shoal.providers import Bucket, Price
+from shoal.providers import Price
 from shoal.runtime._clock import Clock
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
 from shoal.runtime._state import RunState
+from shoal.runtime.context import rates_of
 from shoal.runtime.events import BudgetGiven, BudgetReached, InferenceCompleted
 from shoal.runtime.journal import Journal
 
@@ -45,9 +46,8 @@ class Worst:
 
 
 def _dearest(price: Price, prompt_tokens: int, reply_tokens: int) -> Decimal:
-    buckets: tuple[Bucket, ...] = ("uncached", "cache_write", "cache_write_long")
-    dearest = max(price.per_token(bucket, prompt_tokens=prompt_tokens) for bucket in buckets)
-    return prompt_tokens * dearest + reply_tokens * price.per_token("output", prompt_tokens=prompt_tokens)
+    uncached, _, write, write_long, output = rates_of(price, prompt_tokens)
+    return prompt_tokens * max(uncached, write, write_long) + reply_tokens * output
 
 
 @final
@@ -247,4 +247,5 @@ class Purses:
 
     def _under(self, run_id: str, owner: str) -> bool:
         spawned = next(self._journal.read(run_id)).payload
-        return owner in getattr(spawned, "budgets", ())
+        # Its own budget may be one that its blueprint was given since.
+        return run_id == owner or owner in getattr(spawned, "budgets", ())

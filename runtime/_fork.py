@@ -13,6 +13,7 @@ from typing import final
 import msgspec
 
 from shoal.errors import RunNotFound, SpawnRefused
+from shoal.runtime._change import made_behind
 from shoal.runtime.events import (
     NUMBERS,
     ChildEnded,
@@ -49,13 +50,13 @@ class Copy(msgspec.Struct, frozen=True):
 
     Args:
         run_id: Its id.
-        spawned: What it was spawned as, and is made of.
+        made: How it was spawned, and what it is made of where its history ends.
         paused: It waits for somebody where its history ends.
         events: What it begins with, oldest first.
     """
 
     run_id: str
-    spawned: RunSpawned
+    made: RunSpawned
     paused: bool
     events: tuple[Event, ...]
 
@@ -151,6 +152,7 @@ def _copy(source: str, history: Sequence[Event], renamed: Mapping[str, str]) -> 
     run_id, root = renamed[source], next(iter(renamed.values()))
     spawned = history[0].payload
     assert isinstance(spawned, RunSpawned)  # the first event of every run
+    made = made_behind(history)
     changes: dict[str, object] = {"root": root, "key": None, "forked_from": (source, history[-1].seq)}
     if run_id == root:
         changes |= {"parent": None, "depth": 0, "item": None, "waited": False, "detached": False, "trace": None}
@@ -159,7 +161,7 @@ def _copy(source: str, history: Sequence[Event], renamed: Mapping[str, str]) -> 
     first = Event(run_id, 1, history[0].at, msgspec.structs.replace(spawned, **changes))
     events = (first, *(Event(run_id, e.seq, e.at, _renaming(e.payload, renamed)) for e in history[1:]))
     waiting = [event.payload for event in events if isinstance(event.payload, RunPaused | RunResumed)]
-    return Copy(run_id, spawned, bool(waiting) and isinstance(waiting[-1], RunPaused), events)
+    return Copy(run_id, made, bool(waiting) and isinstance(waiting[-1], RunPaused), events)
 
 
 def _renaming(payload: Payload, renamed: Mapping[str, str]) -> Payload:

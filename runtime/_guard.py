@@ -53,6 +53,7 @@ class Sending(msgspec.Struct, frozen=True, eq=False):
         request: The request.
         size: What it is estimated at.
         tokens: The same, corrected.
+        framing: What of it frames the messages.
         wanted: The reply budget that was asked for; the request has less where the window leaves less.
     """
 
@@ -61,6 +62,7 @@ class Sending(msgspec.Struct, frozen=True, eq=False):
     request: Request
     size: Size
     tokens: int
+    framing: int
     wanted: int
 
 
@@ -236,7 +238,7 @@ def _prepared(live: Live, serving: Serving, question: Question | None) -> Sendin
         stages_ahead=stage.stages_ahead,
         allowed_tools=stage.allowed,
     )
-    return Sending(serving, prompt, request, size, tokens, wanted)
+    return Sending(serving, prompt, request, size, tokens, size.base - prompt.tools.tokens, wanted)
 
 
 def _with_question(prompt: Prompt, question: Question) -> Prompt:

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
+from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar, final
 
 import anyio
+from msgspec.structs import replace
 
 from shoal.actors import ChildSpec, DynamicSupervisor, SupervisionEvent
-from shoal.blueprints import Blueprint, ChildSupervision, ModelSettings, load, resolve
+from shoal.blueprints import Blueprint, ChildSupervision, ModelSettings, load, resolve, stage_tools
 from shoal.errors import (
     DefinitionMissing,
     JournalDamaged,
@@ -29,6 +32,7 @@ from shoal.providers import Breaker, Provider, ReasoningDelta, RetryPolicy, Text
 from shoal.runtime import _threads
 from shoal.runtime._budget import Purses
 from shoal.runtime._bundle import Bundle, bundle_of, read_definition
+from shoal.runtime._change import change
 from shoal.runtime._clock import Clock
 from shoal.runtime._control import Cancel, Command, Pause, Reach, Resume, steer
 from shoal.runtime._fork import plan_fork
@@ -41,20 +45,22 @@ from shoal.runtime._live import Live
 from shoal.runtime._mcp import Connections, McpServer
 from shoal.runtime._mending import cancel_strays, mended
 from shoal.runtime._pools import Pools
-from shoal.runtime._program import Program, recorded
+from shoal.runtime._program import Program, recorded, shipped_names
 from shoal.runtime._run import RunActor
 from shoal.runtime._script_tools import signature
 from shoal.runtime._seed_files import OWN_FOLDER
 from shoal.runtime._seeds import callers_of
 from shoal.runtime._serving import Servants
-from shoal.runtime._spawn import Birth, conceive, give_birth
+from shoal.runtime._side import condensed
+from shoal.runtime._spawn import Birth, Drafting, conceive, give_birth, part_of
 from shoal.runtime._standings import Standing, Standings
 from shoal.runtime._state import RunState
 from shoal.runtime._transforms import as_seeds, carried
+from shoal.runtime.context import SHIPPED, Components
 from shoal.runtime.events import BudgetReached, ChildEnded, ChildSpawned, Lane, RestartRule, RunSpawned
 from shoal.runtime.journal import Journal
 from shoal.runtime.scripts import MARK, Functions, Sandbox
-from shoal.runtime.tools import Permissions, Shell, Tool
+from shoal.runtime.tools import Memory, Permissions, Shell, Tool
 
 Watcher = Callable[[TextDelta], None]
 _READY = 256
@@ -98,6 +104,8 @@ class Hall:
         pools: Limits of pools by name.
         scripts: Functions of the program in the place of scripts, by the path that a blueprint names.
         mcp: MCP servers whose tools runs may use.
+        components: What may stand in prompts beside regions; `None` for what ships.
+        memory: What is remembered from run to run; `None` for nothing.
     """
 
     def __init__(
@@ -111,7 +119,11 @@ class Hall:
         pools: Mapping[str, int],
         scripts: Mapping[str, Functions] | None = None,
         mcp: Sequence[McpServer] = (),
+        components: Components | None = None,
+        memory: Memory | None = None,
     ) -> None:
+        self.components = SHIPPED if components is None else components
+        self.memory = memory
         self.journal = journal
         self.clock = clock
         self.limits = limits
@@ -222,7 +234,18 @@ class Hall:
         connected = await self.connections.tools_for(bundle, tools) if len(self.connections) else ()
         key = (id(bundle), *map(id, tools), *map(id, connected))
         # What the key names is kept with the program: while that lives, its ids name nothing else.
-        return self._ready.get(key, lambda: ((bundle, tools, connected), Program(bundle, tools, connected)))[1]
+        return self._ready.get(key, lambda: ((bundle, tools, connected), self._composed(bundle, tools, connected)))[1]
+
+    def _composed(self, bundle: Bundle, tools: Sequence[Tool], connected: Sequence[Tool]) -> Program:
+        missing = [name for name in bundle.blueprint.components if name not in self.components]
+        if missing:
+            near = get_close_matches(missing[0], [each.name for each in self.components], n=1)
+            hint = f"did you mean `{near[0]}`?" if near else "register it with `swarm.components.register(…)`"
+            raise SpawnRefused(
+                f"{bundle.blueprint.name!r} wants the component {missing[0]!r} in its prompts, and this swarm has none"
+                f" of that name; {hint}"
+            )
+        return Program(bundle, tools, connected, self.components)
 
     def adopt(self, blueprint: Blueprint) -> Bundle:
         """Return *blueprint*, built in Python, with its workers; the same object is made ready once."""
@@ -247,7 +270,13 @@ class Hall:
         if missing:
             listed = ", ".join(f"`{name}`" for name in missing)
             raise DefinitionMissing(f"this run has the functions {listed} as tools; give them again with `tools=[…]`")
-        return Program(bundle, [at_hand[str(tool["name"])] for tool in given], connected)
+        missing = [name for name in bundle.blueprint.components if name not in self.components]
+        if missing:
+            raise DefinitionMissing(
+                f"this run has the component {missing[0]!r} in its prompts; register it again with `swarm.components`"
+            )
+        functions = [at_hand[str(tool["name"])] for tool in given]
+        return Program(bundle, functions, connected, self.components, recorded_as=digest)
 
     def check_functions(self, spawned: RunSpawned, tools: Sequence[Tool]) -> None:
         """See that the functions that stand in the place of a run's scripts are here; a changed one is named.
@@ -328,6 +357,32 @@ class Hall:
             self.keeper.made_of[run_id] = program
             await self._house(run_id, None, resumed_by)
 
+    async def change(self, run_id: str, program: Program) -> bool:
+        """Have a run that is paused, or that nobody hosts, made of *program* from here on; say whether that differs.
+
+        Raises:
+            SpawnRefused, NotBuiltYet: It cannot go on with that; nothing was journaled.
+            JournalFailed: The journal cannot be written.
+        """
+        async with self.keeper.laid_down(run_id):
+            await self.journal.barrier()
+            drafting, kept = Drafting(), self.keeper.made_of.get(run_id)
+
+            def program_of(digest: str) -> Program:
+                return program if digest == program.digest else self._made(kept, digest)
+
+            state = self._read_back(run_id, program_of, partial(part_of, drafting.parts, self.journal))
+            if kept is not None and state.phase != "paused":
+                raise SpawnRefused(f"run {run_id} is at work here; pause it first, or end its process")
+            changed = await change(self, state, program, drafting)
+            if changed is None:
+                return False
+            changed.write(self)
+            await self.journal.barrier()
+            if kept is not None:
+                self.keeper.made_of[run_id] = program
+            return True
+
     async def fork(self, run_id: str, at: int | None, tools: Sequence[Tool]) -> str:
         """Copy the history of a run up to *at* into a new run, let that live here, and return its id.
 
@@ -338,9 +393,9 @@ class Hall:
         self._check_open()
         await self.journal.barrier()
         copies = plan_fork(self.journal, run_id, at, self.clock.new_id)
-        programs = {copy.run_id: self.defined(copy.spawned.definition, tools) for copy in copies}
+        programs = {copy.run_id: self.defined(copy.made.definition, tools) for copy in copies}
         for copy in copies:
-            self.check_functions(copy.spawned, tools)
+            self.check_functions(copy.made, tools)
         for copy in copies:
             for event in copy.events:
                 self.journal.graft(event)
@@ -390,17 +445,32 @@ class Hall:
 
     def load(self, run_id: str) -> RunState:
         """Return the state that the run's journal adds up to."""
+        return self._read_back(run_id, partial(self._made, self.keeper.made_of.get(run_id)), self.journal.part)
+
+    def _read_back(self, run_id: str, program_of: Callable[[str], Program], load: Callable[[str], bytes]) -> RunState:
         events = self.journal.read(run_id)
         first = next(events, None)
         if first is None:
             raise DefinitionMissing(f"the journal holds no event of run {run_id}")
         assert isinstance(first.payload, RunSpawned)  # the first event of every run
-        program = self.keeper.made_of.get(run_id) or self._looked_at(first.payload.definition)
-        state = RunState(run_id, program, definition=self.journal.definition, load=self.journal.part)
+        program = program_of(first.payload.definition)
+        state = RunState(run_id, program, definition=self.journal.definition, load=load, program_of=program_of)
         state.apply(first)
         for event in events:
             state.apply(event)
         return state
+
+    def _made(self, kept: Program | None, digest: str) -> Program:
+        """Return what *digest* stands for in the history of a run that is made of *kept* by now."""
+        if kept is None:
+            return self._looked_at(digest)
+        return kept if digest in (kept.digest, kept.recorded_as) else self._before(kept, digest)
+
+    def _before(self, kept: Program, digest: str) -> Program:
+        try:
+            return self.defined(digest, kept.given)
+        except DefinitionMissing:  # it had functions that are not needed any more
+            return self._looked_at(digest)
 
     def mended(self, run_id: str, damage: JournalDamaged) -> RunState:
         """Return the state of a run up to where its record is damaged; see `mended`."""
@@ -411,7 +481,10 @@ class Hall:
         await cancel_strays(self, state)
 
     def _looked_at(self, digest: str) -> Program:
-        return self._ready.get(("looked at", digest), lambda: (None, recorded(self.journal.definition(digest))))[1]
+        def make() -> tuple[object, Program]:
+            return None, recorded(self.journal.definition(digest), self.components)
+
+        return self._ready.get(("looked at", digest), make)[1]
 
     def arrived(self, live: Live, wake: Callable[[], None], *, stop: Callable[[], Awaitable[None]] | None) -> None:
         """Take note of a life of a run; one that has a *stop* of its own never leaves memory before its end."""
@@ -486,7 +559,14 @@ class Hall:
         allowed = (made.children_deeper - 1, program.blueprint.max_child_depth, wanted.most_depth)
         takes = callers_of(program.regions)
         offered = {name: text for name, text in wanted.offered.items() if name in takes}
-        given, carried_over = as_seeds(carried(live.state, program.blueprint, program.regions), program.regions)
+        carries = carried(live.state, program.blueprint, program.regions)
+        ready = [
+            replace(each, text=await condensed(live, each.source, each.text)) if each.summarize else each
+            for each in carries
+        ]
+        if live.state.ended is not None:  # while its region was summarised
+            raise RunIsOver(f"run {parent} is over; it can have no more children", run_id=parent)
+        given, carried_over = as_seeds(ready, program.regions)
         birth = Birth(
             run_id,
             program,
@@ -540,11 +620,15 @@ class Hall:
         raise RunNotFound(f"run {run_id} does not live here; take it up with `shoal resume {run_id}`", run_id=run_id)
 
     async def _child_program(self, live: Live, wanted: ChildRequest) -> Program:
+        bundle = self._child_bundle(live, wanted)
+        return await self.program(bundle, (*wanted.tools, *self._passed_on(live.run_id, bundle, wanted.tools)))
+
+    def _child_bundle(self, live: Live, wanted: ChildRequest) -> Bundle:
         if isinstance(wanted.blueprint, Blueprint):
-            return await self.program(self.adopt(wanted.blueprint), wanted.tools)
+            return self.adopt(wanted.blueprint)
         given = live.state.program.bundle.workers.get(str(wanted.blueprint))
         if given is not None:
-            return await self.program(given, wanted.tools)
+            return given
         path = resolve(wanted.blueprint, base=live.state.program.blueprint.folder)
         workdir = live.context.workdir
         if wanted.by_model and (path.resolve() == workdir or workdir in path.resolve().parents):
@@ -552,7 +636,24 @@ class Hall:
                 f"{_called(wanted.blueprint)!r} lies in the run's working directory; a model may not run what it could "
                 "write"
             )
-        return await self.program(self.bundle(path), wanted.tools)
+        return self.bundle(path)
+
+    def _passed_on(self, parent: str, bundle: Bundle, given: Sequence[Tool]) -> Iterator[Tool]:
+        """Yield the functions that code gave to *parent* or a run above it, as far as *bundle* lists them by name.
+
+        What comes with the child itself, in code or as a script of its own, goes before them.
+        """
+        listed = {name for stage in bundle.blueprint.stages for name in stage_tools(stage)}
+        listed -= {tool.name for tool in given} | shipped_names(bundle.tools)
+        above: str | None = parent
+        while above is not None and listed:
+            program = self.keeper.made_of.get(above)
+            for tool in () if program is None else program.given:
+                if tool.name in listed:
+                    listed.remove(tool.name)
+                    yield tool
+            live = self.live.get(above)
+            above = self.journal.find(above).parent if live is None else live.state.made_by.parent
 
     async def command(self, run_id: str, command: Command, done: Callable[[], None] | None = None) -> None:
         """Carry out *command*, wherever the run is; returns once its effect is durable. *done* as in `steer`."""

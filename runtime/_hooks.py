@@ -71,6 +71,8 @@ async def seen(live: Live, payload: InferenceCompleted) -> Seen:
     """Return *payload* as the hooks of a reply let it stand; ask before it is journaled."""
     made = Seen(payload)
     hooks = live.state.stage.stage.hooks
+    if not hooks:
+        return made
     for hook, wanted in (("after_inference", True), ("on_tool_call", bool(payload.calls))):
         stopped = any(ran.action in ("cancel", "failed") for ran in made.decided)
         if hook in hooks and wanted and not stopped:

@@ -11,26 +11,31 @@ import msgspec
 
 from shoal.blueprints import Edge
 from shoal.errors import ContextOverflow, ProviderError, SpawnRefused
-from shoal.providers import Completed, Message, ProviderState, Purpose, Text
+from shoal.providers import Completed, Message, ProviderState, Purpose, Text, ToolCall
 from shoal.runtime._ask import completion, exchanged, failed
-from shoal.runtime._budget import Worst
+from shoal.runtime._budget import Account, Worst
 from shoal.runtime._guard import Question, Sending, fitting
 from shoal.runtime._hooks import before_inference, seen
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
 from shoal.runtime._measure import count_with
+from shoal.runtime._own_tools import rescan
 from shoal.runtime._parts import made_by_model
 from shoal.runtime._routed_parts import route_parts, vetted_parts
 from shoal.runtime._scripting import draft_of, frees, kept_renders, vetted
 from shoal.runtime._side import write
-from shoal.runtime._state import calls_of
-from shoal.runtime.context import CONVERSATION, Draft, Prompt
-from shoal.runtime.events import InferenceCompleted, InferenceStarted, ModelChanged, VolatilityBroken
+from shoal.runtime._state import BUILD
+from shoal.runtime._visit import calls_of
+from shoal.runtime.context import CONVERSATION, NOTHING_SAID, Draft, Prompt
+from shoal.runtime.events import InferenceCompleted, InferenceStarted, ModelChanged, ScriptFailed, VolatilityBroken
 
 
 async def infer(live: Live) -> None:
     """Ask the model for the stage's next turn, and journal what comes of it."""
     await count_with(live, live.serving())
+    if live.state.program.blueprint.dynamic_tools:
+        await rescan(live)
+    complain(live)
     await deliver_mail(live)
     if not await before_inference(live):
         return
@@ -41,21 +46,31 @@ async def infer(live: Live) -> None:
     reply = await seen(live, payload)
     state = completed.reply.state if reply.payload is payload else None
     routed = await vetted_parts(live, payload.parts)
-    said = await vetted(live, CONVERSATION, _turn(live, reply.payload, state, 0, routed.staying))
+    said = NOTHING_SAID
+    if live.state.view.scripted:
+        calls = calls_of(0, reply.payload)
+        said = await vetted(live, CONVERSATION, _turn(live, reply.payload, calls, state, 0, routed.staying))
     seq = live.emit(payload)
     for ran in reply.decided:
         live.emit(msgspec.structs.replace(ran, source=seq))
     staying = route_parts(live, seq, payload.parts, routed)
     if reply.payload.text or reply.payload.calls or staying:
-        write(live, CONVERSATION, _turn(live, reply.payload, state, seq, staying), said=said)
+        assert live.state.turn is not None  # the reply has just begun it
+        calls = live.state.turn.calls
+        write(live, CONVERSATION, _turn(live, reply.payload, calls, state, seq, staying), said=said)
 
 
 def _turn(
-    live: Live, payload: InferenceCompleted, state: ProviderState | None, seq: int, parts: tuple[int, ...]
+    live: Live,
+    payload: InferenceCompleted,
+    calls: tuple[ToolCall, ...],
+    state: ProviderState | None,
+    seq: int,
+    parts: tuple[int, ...],
 ) -> Draft:
     texts = (payload.text,) if payload.text else ()
     blobs = live.state.shelf.blobs(parts)
-    message = Message("assistant", texts, calls_of(seq, payload), state=state, blobs=blobs)
+    message = Message("assistant", texts, calls, state=state, blobs=blobs)
     return draft_of(message, "assistant_turn", seq, parts=parts, intake=live.state.view.intake)
 
 
@@ -82,21 +97,34 @@ async def _answer(live: Live, question: Question | None) -> tuple[InferenceCompl
     except ContextOverflow as error:
         live.emit(failed(purpose, 0, error))
         return None
+    if not live.state.made_by.budgets:
+        return await _billed(live, sending, purpose, ())
     worst = Worst.of(serving, sending.tokens, sending.request.max_tokens)
     async with live.host.purses.aside(live, worst) as accounts:
-        if accounts is None:
-            return None
-        completed, started = await _asked(live, sending, purpose)
-        if completed is None:
-            return None
-        made = await made_by_model(live, completed.reply.parts)
-        seqs = tuple([live.keep(part) for part in made])
-        payload = completion(
-            completed, purpose, started, serving, sending.prompt.parts, sending.prompt.framing_tokens, seqs
-        )
-        for account in accounts:
-            account.spend(payload)
-        return payload, completed
+        return None if accounts is None else await _billed(live, sending, purpose, accounts)
+
+
+async def _billed(
+    live: Live, sending: Sending, purpose: Purpose, accounts: Sequence[Account]
+) -> tuple[InferenceCompleted, Completed] | None:
+    """Send a request and return the reply, billed to its owners and to *accounts*; `None` where there is none."""
+    completed, started = await _asked(live, sending, purpose)
+    if completed is None:
+        return None
+    prompt, parts = sending.prompt, completed.reply.parts
+    seqs = tuple([live.keep(part) for part in await made_by_model(live, parts)]) if parts else ()
+    payload = completion(completed, purpose, started, sending.serving, prompt.parts, sending.framing, seqs)
+    for account in accounts:
+        account.spend(payload)
+    return payload, completed
+
+
+def complain(live: Live) -> None:
+    """Journal of each component that raised that it is left out, once a run."""
+    state = live.state
+    for name, why in tuple(state.left_out.items()):
+        if name not in state.complained:
+            live.emit(ScriptFailed(name, BUILD, "raised", why))
 
 
 async def deliver_mail(live: Live) -> None:

@@ -14,7 +14,7 @@ from typing import final
 import anyio
 
 from shoal.actors import DynamicSupervisor
-from shoal.errors import AskedSelf, ChildNotFound, JournalFailed, ShoalError, SupervisorStopped
+from shoal.errors import AskedSelf, ChildNotFound, JournalFailed, ShoalError, SpawnRefused, SupervisorStopped
 from shoal.runtime._clock import Clock
 from shoal.runtime._host import Host
 from shoal.runtime._live import Live
@@ -174,6 +174,29 @@ class Keeper:
                 self._unseen.pop(run_id, None)
             self.left(live, stopped=True)
 
+    @asynccontextmanager
+    async def laid_down(self, run_id: str) -> AsyncGenerator[None]:
+        """Keep a run that is paused, or that nobody hosts, without an actor while the block runs.
+
+        Raises:
+            SpawnRefused: It is at work, or a supervisor that its user wrote counts on its actor.
+        """
+        while True:
+            live = self.live.get(run_id)
+            if live is not None and live.idle_since is None and live.state.phase == "paused":
+                await self._standings.of(run_id).wait()  # it is at the end of what it was in the middle of
+                continue
+            async with self.moving(run_id):
+                live = self.live.get(run_id)
+                if live is not None and (live.state.phase != "paused" or run_id in self._stays):
+                    held = "is a child of a supervisor" if run_id in self._stays else "is at work"
+                    raise SpawnRefused(f"run {run_id} {held} here; pause it, or end its process, and resume it then")
+                if live is None or live.idle_since is not None:
+                    if live is not None:
+                        await self._lay_down(live)
+                    yield
+                    return
+
     def still(self, live: Live) -> bool:
         """Say whether *live*, which is `reached`, may be written to: no other life of its run has come meanwhile."""
         return self.live.get(live.run_id, live) is live
@@ -297,7 +320,11 @@ class Keeper:
                 self.wake(run_id)  # its next step meets the same error, and says so
                 return
             if self._sleepy(live, before):
-                live.gone = True
-                self.left(live, stopped=True)
-                with suppress(ChildNotFound, SupervisorStopped):
-                    await self._runs.terminate_child(run_id)
+                await self._lay_down(live)
+
+    async def _lay_down(self, live: Live) -> None:
+        """Let the actor of a run go that has only to wait; the run stays here."""
+        live.gone = True
+        self.left(live, stopped=True)
+        with suppress(ChildNotFound, SupervisorStopped):
+            await self._runs.terminate_child(live.run_id)

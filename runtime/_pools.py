@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import final
 
@@ -56,17 +56,16 @@ class Pool:
         """Return how busy it is."""
         return PoolStatistics(self._busy, self._queued, self.limit, self._waited_s)
 
-    @asynccontextmanager
-    async def slot(self, run_id: str) -> AsyncGenerator[None]:
-        """Hold a place for *run_id* while the block runs; waits for one."""
+    def slot(self, run_id: str) -> AbstractAsyncContextManager[None]:
+        """Return what holds a place for *run_id* while its block runs; entering it waits for one."""
+        return _Place(self, run_id)
+
+    async def take(self, run_id: str) -> None:
+        """Take a place for *run_id*, after waiting for one; give it back with `release`."""
         if self._busy < self.limit:
             self._busy += 1
         else:
             await self._wait(run_id)
-        try:
-            yield
-        finally:
-            self._release()
 
     async def _wait(self, run_id: str) -> None:
         turn = anyio.Event()
@@ -77,14 +76,15 @@ class Pool:
             await turn.wait()
         except BaseException:
             if turn.is_set():
-                self._release()  # the place came together with the cancel: it goes to the next in line
+                self.release()  # the place came together with the cancel: it goes to the next in line
             else:
                 self._forget(run_id, turn)
             raise
         finally:
             self._waited_s += anyio.current_time() - began
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Give a place back, to the next in line."""
         if not self._waiting:
             self._busy -= 1
             return
@@ -101,6 +101,23 @@ class Pool:
         if not turns:
             del self._waiting[run_id]
         self._queued -= 1
+
+
+@final
+class _Place:
+    """Holds a place in *pool*; a class, since a generator for each request and call would cost more than the place."""
+
+    __slots__ = ("_pool", "_run_id")
+
+    def __init__(self, pool: Pool, run_id: str) -> None:
+        self._pool = pool
+        self._run_id = run_id
+
+    async def __aenter__(self) -> None:
+        await self._pool.take(self._run_id)
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._pool.release()
 
 
 @final
@@ -128,11 +145,16 @@ class Pools:
 
     def statistics(self) -> Mapping[str, PoolStatistics]:
         """Return how busy each pool is, by name."""
-        return {name: pool.statistics() for name, pool in self._pools.items()}
+        return {name: pool.statistics() for name, pool in tuple(self._pools.items())}
 
-    @asynccontextmanager
-    async def way(self, provider: str, model: str, run_id: str) -> AsyncGenerator[None]:
-        """Hold a place towards *provider* while the block runs, and one towards *model* where that has a limit."""
+    def way(self, provider: str, model: str, run_id: str) -> AbstractAsyncContextManager[None]:
+        """Return what holds a place towards *provider*, and one towards *model* where that has a limit."""
         own = self._pools.get(f"{provider}:{model}")
-        async with nullcontext() if own is None else own.slot(run_id), self.get(provider).slot(run_id):
-            yield
+        towards = self.get(provider)
+        return towards.slot(run_id) if own is None else _both(own, towards, run_id)
+
+
+@asynccontextmanager
+async def _both(first: Pool, second: Pool, run_id: str) -> AsyncGenerator[None]:
+    async with first.slot(run_id), second.slot(run_id):
+        yield

@@ -36,8 +36,13 @@ class Places(msgspec.Struct, frozen=True):
     staying: tuple[int, ...]
 
 
+_NOWHERE = Places({}, {}, ())
+
+
 async def vetted_parts(live: Live, parts: Sequence[int]) -> Places:
     """Return where *parts* of a reply go; ask before the reply is journaled, since scripts may have to be heard."""
+    if not parts:
+        return _NOWHERE
     routing = live.state.stage.stage.output_routing
     wanted = {seq: region_of(routing, live.state.shelf.stored[seq].mime) for seq in parts}
     regions = {seq: region for seq, region in wanted.items() if region is not None}

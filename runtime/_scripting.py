@@ -197,6 +197,8 @@ async def render(live: Live) -> None:
     visit = state.visit
     assert visit is not None  # a request belongs to a visit
     view = state.view
+    if not view.scripted:
+        return
     for call in view.render_calls(state.serving[1], visit.iterations):
         known = live.renders.get(call.region)
         if known is None or known[0] != call:
@@ -219,6 +221,8 @@ async def _rendered(live: Live, call: ScriptCall) -> Rendering | None:
 def kept_renders(live: Live) -> tuple[tuple[str, str], ...]:
     """Have the journal hold what the custom regions of the stage show, and return the digests by region."""
     made: list[tuple[str, str]] = []
+    if not live.state.view.scripted:
+        return ()
     for name in live.state.view.layout.regions:
         rendering = live.state.view.states[name].rendering
         if isinstance(rendering, Rendering):

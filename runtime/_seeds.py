@@ -138,7 +138,7 @@ async def resolve_seeds(regions: Sequence[Region], sources: Sources) -> tuple[Re
     seeded = {region.name: region for region in regions if region.seed is not None}
     made = {name: _at_hand(region, sources) for name, region in seeded.items()}
     wanting = [seeded[name] for name, resolved in made.items() if resolved is None]
-    found = await _look_up([region for region in wanting if isinstance(region.seed, _ON_DISK)], sources)
+    found = await look_up_all([region for region in wanting if isinstance(region.seed, _ON_DISK)], sources)
     refused: dict[str, SpawnRefused] = {}
 
     async def fetch(region: Region) -> None:
@@ -160,8 +160,12 @@ async def resolve_seeds(regions: Sequence[Region], sources: Sources) -> tuple[Re
 _ON_DISK = (FilesSeed, GlobSeed, ScriptSeed)
 
 
-async def _look_up(regions: Sequence[Region], sources: Sources) -> Mapping[str, Found]:
-    """Check every path of *regions* and return what they lead to, by region; nothing but scripts is read yet."""
+async def look_up_all(regions: Sequence[Region], sources: Sources) -> Mapping[str, Found]:
+    """Check every path of the seeds of *regions* and return what they lead to, by region; scripts are read.
+
+    Raises:
+        SpawnRefused: One leads outside, or a script cannot be read.
+    """
     if not regions:
         return {}
 

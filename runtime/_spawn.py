@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -10,10 +10,12 @@ from typing import Literal, final
 
 import msgspec
 
+from shoal.blueprints import Blueprint
 from shoal.errors import ConfigInvalid, PartRefused, SpawnRefused
 from shoal.providers import Message, Text
 from shoal.runtime._attachment import Given, SeedValue, given
 from shoal.runtime._edges import enter
+from shoal.runtime._facts import Found, look_up
 from shoal.runtime._host import Host
 from shoal.runtime._live import Live
 from shoal.runtime._own_scripts import check_tools, own_scripts
@@ -100,13 +102,13 @@ class Born:
     Args:
         state: What its first events add up to.
         events: Its first events, in order.
-        scripts: Scripts that its seeds ran, by digest.
+        definitions: Scripts that it uses and facts that it was given, by digest.
         parts: Bytes of the stored parts that it begins with, by digest; empty once they are in the journal.
     """
 
     state: RunState
     events: tuple[Event, ...]
-    scripts: Mapping[str, str]
+    definitions: Mapping[str, bytes]
     parts: dict[str, bytes]
 
     def write(self, host: Host) -> None:
@@ -117,8 +119,8 @@ class Born:
         """
         program = self.state.program
         host.journal.define(program.digest, program.definition)
-        for digest, source in self.scripts.items():
-            host.journal.define(digest, source.encode())
+        for digest, data in self.definitions.items():
+            host.journal.define(digest, data)
         for digest, data in self.parts.items():
             host.journal.store(digest, data)
         self.parts.clear()
@@ -160,7 +162,8 @@ async def conceive(host: Host, birth: Birth) -> Born:
     task = None if birth.task is None else Text.of(birth.task)
     given = caller if task is None else {**caller, "task": task}
     check_callers(program.regions, program.blueprint.name, given)
-    _check_serving(host, birth)
+    check_serving(host, program, birth.model, birth.budgets, birth.budget)
+    limited = has_budget(program.blueprint, birth.stage, birth.budget)
     spawned = RunSpawned(
         program.blueprint.name,
         program.digest,
@@ -177,34 +180,52 @@ async def conceive(host: Host, birth: Birth) -> Born:
         stage=birth.stage,
         waited=birth.waited,
         trace=birth.trace,
-        tools=tuple(ToolSource(tool.name, *tool.source) for tool in program.given if tool.source is not None),
+        tools=sources_given(program),
         model=birth.model,
         children_deeper=birth.deeper,
         output_dir=None if birth.output_dir is None else str(birth.output_dir),
         output_format=birth.output_format,
         output_instructions=birth.output_instructions,
         output_schema=birth.output_schema,
-        budgets=(birth.run_id, *birth.budgets) if _limited(birth) else birth.budgets,
+        budgets=(birth.run_id, *birth.budgets) if limited else birth.budgets,
         budget=birth.budget,
         restarts=birth.restarts,
     )
     entry = birth.stage or program.blueprint.entry
+    found = await look_up(host, program, workdir)
     scripts = dict(await own_scripts(program.blueprint, host.sandbox, host.threads))
     await check_tools(program.tool_scripts, host.sandbox)
     resolved = await _seeded(host, birth, spawned, entry, given_by_caller)
     scripts |= {seed.script.path: seed.script for seed in resolved if seed.script is not None}
     spawned = msgspec.structs.replace(spawned, scripts=tuple((path, script.digest) for path, script in scripts.items()))
-    drafting = _Drafting()
-    state = RunState(birth.run_id, program, load=partial(_part, drafting.parts, host.journal))
+    drafting = Drafting()
+    state = RunState(
+        birth.run_id,
+        program,
+        load=partial(part_of, drafting.parts, host.journal),
+        facts=partial(_fact, found.definitions, host.journal),
+    )
     # Worked out on a state of its own first: what is refused here leaves no trace in the journal.
-    events = await _first_events(host, state, spawned, entry, (*resolved, *birth.carried), drafting, scripts)
-    return Born(state, tuple(events), {script.digest: script.source for script in scripts.values()}, drafting.parts)
+    events = await _first_events(host, state, spawned, entry, (*resolved, *birth.carried), drafting, scripts, found)
+    definitions = {script.digest: script.source.encode() for script in scripts.values()}
+    return Born(state, tuple(events), {**definitions, **found.definitions}, drafting.parts)
 
 
-def _part(new: Mapping[str, bytes], journal: Journal, digest: str) -> bytes:
-    """Return the bytes of a stored part, which are among the *new* ones until the run has begun."""
+def sources_given(program: Program) -> tuple[ToolSource, ...]:
+    """Return where the functions that were given in code are, and what they say."""
+    return tuple(ToolSource(tool.name, *tool.source) for tool in program.given if tool.source is not None)
+
+
+def part_of(new: Mapping[str, bytes], journal: Journal, digest: str) -> bytes:
+    """Return the bytes of a stored part, which are among the *new* ones until what brings them is journaled."""
     data = new.get(digest)
     return journal.part(digest) if data is None else data
+
+
+def _fact(new: Mapping[str, bytes], journal: Journal, digest: str) -> bytes:
+    """Return what was looked up under *digest*, which is among the *new* ones until the run has begun."""
+    data = new.get(digest)
+    return journal.definition(digest) if data is None else data
 
 
 async def _given(host: Host, birth: Birth) -> Mapping[str, Given]:
@@ -229,11 +250,16 @@ async def _seeded(
     return await resolve_seeds(tuple(program.regions.values()), found)
 
 
-def _limited(birth: Birth) -> bool:
-    """Say whether a run has a budget of its own; a worker of its parent's own blueprint shares its parent's."""
-    budget = birth.program.blueprint.budget
-    limits = (budget.max_cost_usd, budget.max_tokens, budget.max_wall_s)
-    return birth.budget is not None or (birth.stage is None and limits != (None, None, None))
+def has_budget(blueprint: Blueprint, stage: str | None, given: BudgetGiven | None) -> bool:
+    """Say whether a run has a budget of its own; a worker of its parent's own blueprint shares its parent's.
+
+    Args:
+        blueprint: What it runs.
+        stage: The stage that it is handed, of its parent's blueprint; `None` for a run of its own.
+        given: Limits in place of its blueprint's; `None` for none.
+    """
+    limits = (blueprint.budget.max_cost_usd, blueprint.budget.max_tokens, blueprint.budget.max_wall_s)
+    return given is not None or (stage is None and limits != (None, None, None))
 
 
 def _folder(path: Path) -> Path:
@@ -243,28 +269,41 @@ def _folder(path: Path) -> Path:
     return real
 
 
-def _check_serving(host: Host, birth: Birth) -> None:
-    """Refuse a run one of whose stages nobody can serve, or whose instructions do not fit."""
-    for stage in birth.program.stages.values():
-        servings = host.serving(stage.model, birth.model)
-        host.purses.check_prices(servings, birth.budgets, birth.program.blueprint, birth.budget)
+def check_serving(
+    host: Host, program: Program, model: str | None, budgets: Sequence[str], budget: BudgetGiven | None
+) -> None:
+    """Refuse a run one of whose stages nobody can serve, or whose instructions do not fit.
+
+    Args:
+        host: The services it shares.
+        program: What it is made of.
+        model: Model that replaces every stage's; `None` for none.
+        budgets: The runs above it whose budgets it is under.
+        budget: Limits in place of its blueprint's; `None` for none.
+
+    Raises:
+        SpawnRefused: See above.
+    """
+    for stage in program.stages.values():
+        servings = host.serving(stage.model, model)
+        host.purses.check_prices(servings, budgets, program.blueprint, budget)
         serving = servings[0]
         layout = stage.layout
         if layout.instructions is None:
             continue
         home = layout.regions[layout.instructions_in]
-        budget = resolve(home, serving.profile.window_tokens).budget
+        most = resolve(home, serving.profile.window_tokens).budget
         cost = layout.instruction_tokens
-        if cost > budget:
+        if cost > most:
             raise SpawnRefused(
                 f"the instructions of stage {stage.name!r} are {cost} tokens and the region {home.name!r} that holds "
-                f"them has {budget} on {serving.label}; raise its budget or shorten `system_prompt`"
+                f"them has {most} on {serving.label}; raise its budget or shorten `system_prompt`"
             )
 
 
 @final
-class _Drafting:
-    """A journal that only remembers: the first events of a run, until it is sure that it may begin."""
+class Drafting:
+    """A journal that only remembers: events of a run, until it is sure that all of them may happen."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -283,20 +322,28 @@ async def _first_events(
     spawned: RunSpawned,
     stage: str,
     given: tuple[Resolved | Carried, ...],
-    drafting: _Drafting,
+    drafting: Drafting,
     scripts: Mapping[str, Script],
+    found: Found,
 ) -> list[Event]:
     first = Event(state.run_id, 1, host.clock.stamp(), spawned)
     state.apply(first)
     live = Live(state, host, journal=drafting, scripts=scripts)
+    for fact in found.events:
+        live.emit(fact)
     program = state.program.stages[stage]
     await enter(live, stage, host.serving(program.model, spawned.model)[0])
     for each in given:
-        await (_sow(live, each) if isinstance(each, Resolved) else _carry(live, each))
+        await (sow(live, each) if isinstance(each, Resolved) else _carry(live, each))
     return [first, *drafting.events]
 
 
-async def _sow(live: Live, resolved: Resolved) -> None:
+async def sow(live: Live, resolved: Resolved) -> None:
+    """Put what a seed gave into its region, which is empty.
+
+    Raises:
+        SpawnRefused: The caller's own word does not fit.
+    """
     region = live.state.view.states[resolved.region]
     caller = resolved.form == "caller"
     if region.region.kind == "checklist":

@@ -6,23 +6,41 @@ what the journal holds. It is the same code, so both end in the same state.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any, Literal, TypeAlias, cast, final
+from functools import reduce
+from typing import Any, Literal, TypeAlias, final
 
 import msgspec
 
-from shoal.blueprints import tool_name
+from shoal.blueprints import Budget, tool_name
 from shoal.errors import DefinitionMissing
-from shoal.providers import EMPTY, Message, ProviderState, Text, ToolCall, Usage
+from shoal.providers import EMPTY, Message, ProviderState, Text, Usage
 from shoal.runtime._failures import first_paragraph
 from shoal.runtime._output_spec import OutputAsked
-from shoal.runtime._program import Program, StageProgram
+from shoal.runtime._program import Program, StageProgram, loadable, loaded, recorded, with_own
 from shoal.runtime._repetition import Repeats
+from shoal.runtime._script_tools import ToolFile, script_tool
+from shoal.runtime._visit import (
+    MODIFYING,
+    TALK,
+    Child,
+    Job,
+    PointState,
+    Turn,
+    Visit,
+    argument,
+    call_id,
+    calls_of,
+    texts,
+)
 from shoal.runtime.context import (
     CONVERSATION,
+    DATE,
+    MEMORY,
     WHOLE,
     Calibration,
     ContextCompacted,
@@ -42,19 +60,23 @@ from shoal.runtime.context import (
     SeedRefreshed,
     SeedResolved,
     Shelf,
+    Surroundings,
     Window,
     assemble,
     declared_stable,
     load_rendering,
     materialise,
     nowhere,
+    stand,
 )
 from shoal.runtime.events import (
+    BlueprintChanged,
     BudgetGiven,
     BudgetReached,
     ChildEnded,
     ChildSpawned,
     Event,
+    FactsRecorded,
     GateBlocked,
     GateForced,
     GrantGiven,
@@ -65,6 +87,7 @@ from shoal.runtime.events import (
     LaneCompleted,
     LaneDegraded,
     LaneStarted,
+    MemoryLoaded,
     MessageReceived,
     ModelChanged,
     Nudged,
@@ -78,6 +101,7 @@ from shoal.runtime.events import (
     RunResumed,
     RunSpawned,
     RunTitled,
+    ScriptFailed,
     StageEntered,
     StageLeft,
     TimerFired,
@@ -85,183 +109,16 @@ from shoal.runtime.events import (
     TokensMeasured,
     ToolCallCompleted,
     ToolCallStarted,
+    ToolsFound,
     TransitionChosen,
 )
-from shoal.runtime.tools import AGENT_WAIT, shown_name
+from shoal.runtime.tools import AGENT_WAIT, LOAD_TOOLS, Tool
 
 Phase: TypeAlias = Literal["running", "paused", "ended"]
 
-MODIFYING = frozenset({"write_file", "edit_file"})
-"""Built-in tools that change a file."""
-
-TALK = "talk"
-"""The interaction point that a stage of mode `interactive` has at its end."""
-
-
-@final
-class Turn:
-    """The newest reply of the stage, and how far its calls are.
-
-    Args:
-        seq: Seq of the reply.
-        reply: The reply.
-    """
-
-    __slots__ = (
-        "answered",
-        "answers",
-        "asked",
-        "brought",
-        "calls",
-        "reply",
-        "results",
-        "seq",
-        "started",
-        "vetoed",
-        "waiting",
-        "written",
-    )
-
-    def __init__(self, seq: int, reply: InferenceCompleted) -> None:
-        self.seq = seq
-        self.reply = reply
-        self.calls = calls_of(seq, reply)
-        self.started: set[int] = set()
-        self.results: dict[int, ToolCallCompleted] = {}
-        self.written: dict[int, int] = {}
-        """Seq of each result, by call."""
-        self.answered: set[int] = set()
-        """Calls whose result stands in the conversation."""
-        self.brought: set[int] = set()
-        """Sources of what was written since."""
-        self.asked: dict[int, int] = {}
-        """Seq of the question that a call waits for, by call."""
-        self.answers: dict[int, QuestionAnswered] = {}
-        """What a person said to a call's question, by call."""
-        self.waiting: dict[int, str] = {}
-        """The run whose end a call waits for, by call."""
-        self.vetoed: str | None = None
-        """Why a hook stopped the calls; `None` where none did."""
-
-    @property
-    def open_calls(self) -> tuple[int, ...]:
-        """Numbers of the calls without a result, in call order."""
-        return tuple(index for index in range(len(self.calls)) if index not in self.results)
-
-    def asking(self, index: int) -> bool:
-        """Say whether call *index* waits for a person."""
-        return index in self.asked and index not in self.answers
-
-
-def heading_of(name: str, status: str) -> str:
-    """Return the line that stands over a worker's answer: one line, whatever *name* holds, so that it forges none."""
-    return f"--- {shown_name(name) or repr(name)} ({status}) ---"
-
-
-@final
-class Child(msgspec.Struct, frozen=True):
-    """A child run as its parent knows it."""
-
-    spawned: ChildSpawned
-    ended: ChildEnded | None = None
-    ended_seq: int = 0
-
-    @property
-    def open(self) -> bool:
-        """It has not ended, and its parent's end would end it."""
-        return self.ended is None and not self.spawned.detached
-
-    @property
-    def heading(self) -> str:
-        """The line that stands over its answer where a region shows it."""
-        status = "running" if self.ended is None else self.ended.status
-        return heading_of(self.spawned.item or self.spawned.name, status)
-
-
-@final
-class Job(msgspec.Struct, frozen=True):
-    """A lane job that is under way: the seq of its `LaneStarted`, and that event."""
-
-    job: int
-    started: LaneStarted
-
-
-@final
-class PointState(msgspec.Struct):
-    """How far an interaction point is in one visit of its stage.
-
-    Args:
-        rounds: How often its answer sent the stage back.
-        question: Seq of the question that is open; 0 for none.
-        answered: Seq of the answer that is not seen to yet; 0 for none.
-        answer: That answer.
-        edited: The answer is an edited text.
-        heard: The answer stands in the conversation, and the point lets its stage go.
-    """
-
-    rounds: int = 0
-    question: int = 0
-    answered: int = 0
-    answer: QuestionAnswered | None = None
-    edited: bool = False
-    heard: bool = False
-
-    def begin_again(self) -> None:
-        """Its answer was seen to, and it will be asked again."""
-        self.rounds += 1
-        self.answered, self.answer, self.edited = 0, None, False
-
-
-class Visit:
-    """What is counted within one visit of a stage, and forgotten with it."""
-
-    __slots__ = (
-        "asked",
-        "began_s",
-        "called_tool",
-        "children",
-        "digests",
-        "edits",
-        "entered_seq",
-        "gates",
-        "hooks",
-        "iterations",
-        "number",
-        "output_submitted",
-        "points",
-        "refreshed",
-        "stage",
-        "tool_calls",
-        "worked",
-    )
-
-    def __init__(self, stage: str, number: int, entered_seq: int, began_s: float = 0.0) -> None:
-        self.stage = stage
-        self.number = number
-        self.entered_seq = entered_seq
-        self.iterations = 0
-        self.tool_calls = 0
-        self.called_tool = False
-        self.output_submitted = False
-        self.asked: dict[str, int] = {}
-        """How often the stage was asked again, by reason."""
-        self.gates: dict[str, int] = {}
-        """How often a gate held, by the edge's target."""
-        self.hooks: set[str] = set()
-        """Hooks that were asked; that of the exit once more whenever the stage went on."""
-        self.refreshed: set[str] = set()
-        """Regions whose refresh came to an end in this visit."""
-        self.children = 0
-        self.began_s = began_s
-        """How long the run had been running when it entered, in seconds."""
-        self.edits: dict[str, int] = {}
-        """How often each file was written or edited, by the path that the call named."""
-        self.worked: set[str] = set()
-        """Tools of which a call succeeded, or was stopped by a permission."""
-        self.points: dict[str, PointState] = {}
-        """How far its interaction points are, by name."""
-        self.digests: dict[str, bytes] = {}
-        """Digests of the regions that gates of this stage watch, as of its first request."""
+_DAY_S = 86_400
+BUILD = "build"
+"""The function that fails, in an event on a component."""
 
 
 @final
@@ -270,10 +127,82 @@ class RunState:
 
     Args:
         run_id: The run.
-        program: What it is made of.
-        definition: Returns what the journal holds under a digest; `None` where scripts' renderings are not needed.
+        program: What it was spawned as.
+        definition: Returns what the journal holds under a digest; `None` where scripts' renderings are not needed, and
+            the run's blueprint was never changed.
         load: Returns the bytes of a stored part by its digest.
+        facts: Returns what was looked up under a digest, where that is not in the journal yet; `None` takes
+            *definition*.
+        program_of: Returns what a digest stands for, of a run whose blueprint was changed; `None` for whoever only
+            looks at it, and calls no tool.
     """
+
+    __slots__ = (
+        "_day",
+        "_definition",
+        "_facts",
+        "_own",
+        "_program_of",
+        "_recent",
+        "_stage",
+        "artifacts",
+        "asked",
+        "budget",
+        "calibration",
+        "children",
+        "complained",
+        "copied",
+        "cost",
+        "crashes",
+        "ended",
+        "epoch",
+        "epochs",
+        "facts",
+        "failure",
+        "flags",
+        "grants",
+        "hooks_at_end",
+        "in_vain",
+        "inbox",
+        "jobs",
+        "last_at",
+        "last_text",
+        "last_text_seq",
+        "leaving",
+        "left_error",
+        "left_out",
+        "limited",
+        "loaded",
+        "output",
+        "output_format",
+        "output_seq",
+        "own_files",
+        "paused",
+        "phase",
+        "program",
+        "questions",
+        "ran_s",
+        "renders",
+        "repeats",
+        "restarts",
+        "routing",
+        "run_id",
+        "seq",
+        "serving",
+        "shelf",
+        "shown_steady",
+        "spawned",
+        "steady",
+        "stopped",
+        "timers",
+        "title",
+        "tokenizer",
+        "turn",
+        "usage",
+        "visit",
+        "visits",
+        "window",
+    )
 
     def __init__(
         self,
@@ -282,14 +211,21 @@ class RunState:
         *,
         definition: Callable[[str], bytes] | None = None,
         load: LoadPart = nowhere,
+        facts: Callable[[str], bytes] | None = None,
+        program_of: Callable[[str], Program] | None = None,
     ) -> None:
+        self._facts = definition if facts is None else facts
         self.run_id = run_id
         self.program = program
+        """What it is made of."""
         self._definition = definition
+        self._program_of = program_of
         self.seq = 0
         self.phase: Phase = "running"
         self.budget = program.blueprint.budget
         """Limits for it and everything below it."""
+        self.limited: tuple[BudgetGiven, ...] = ()
+        """Limits that somebody gave in place of the blueprint's, oldest first."""
         self.ran_s = 0.0
         """How long it has been running up to its newest event, in seconds, without pauses and without a host."""
         self.last_at = 0.0
@@ -342,6 +278,8 @@ class RunState:
         """How many epochs there were."""
         self.steady: dict[str, tuple[bytes, int]] = {}
         """Of regions declared `stable`: what stood for each in the newest request, and how often it had changed."""
+        self.shown_steady: Mapping[str, bytes] = {}
+        """What stood for each of them in the newest request."""
         self.asked = (0, 0)
         """Estimates of the newest request of the stage: its regions, and what is in none."""
         self.renders: Mapping[str, str] = {}
@@ -358,6 +296,19 @@ class RunState:
         """What the hooks of the run's end decided, by hook: each is asked once."""
         self.crashes: list[float] = []
         """When its actor crashed, in unix seconds."""
+        self.loaded: dict[str, tuple[str, ...]] = {}
+        """Deferred tools that were loaded, by stage, in that order."""
+        self.own_files: tuple[tuple[str, str], ...] = ()
+        """Scripts of its own folder that are its tools: paths, and what the journal holds each under."""
+        self._own: tuple[Tool, ...] = ()
+        self.facts: dict[str, Mapping[str, str]] = {}
+        """What was looked up for components when it began, by component."""
+        self.left_out: dict[str, str] = {}
+        """Components that raised and are left out of the prompt, and what they raised."""
+        self.complained: set[str] = set()
+        """Components of which an event has said that they are left out."""
+        self._day = -1
+        """The day that a component says, in days since 1970; -1 where none says it."""
         self._recent: dict[int, Payload] = {}
         """Events whose text an entry may still refer to."""
 
@@ -423,12 +374,15 @@ class RunState:
     def unsteady(self) -> tuple[str, ...]:
         """Return the regions declared `stable` that the next request shows changed for the second time."""
         now = declared_stable(self.view)
+        if now == self.shown_steady:
+            return ()
         known = {name: self.steady.get(name) for name in now}
         return tuple(name for name, held in known.items() if held and held[1] == 1 and held[0] != now[name])
 
     def busy_regions(self) -> frozenset[str]:
         """Regions whose summary is being made."""
-        return frozenset(job.started.region for job in self.jobs.values() if job.started.lane == "compaction")
+        started = [job.started for job in self.jobs.values()]
+        return frozenset(each.region for each in started if each.lane == "compaction" and not each.aside)
 
     def content(self, source: int, index: int) -> Message:
         """Return what event *source* holds at *index*, as a message.
@@ -483,6 +437,8 @@ class RunState:
         if self.phase == "running" and self.last_at and type(payload) is not RunResumed:
             self.ran_s += event.at - self.last_at
         self.last_at = event.at
+        if self._day >= 0 and event.at // _DAY_S != self._day:
+            self._compose()
         handler = _HANDLERS.get(type(payload))
         if handler is not None:
             handler(self, event, payload)
@@ -513,9 +469,9 @@ class RunState:
         if self.visit is not None and self.visit.points:
             self._hear(written.source)
         if self.turn is not None:
-            self.turn.brought.add(written.source)
+            self.turn.brought |= {written.source}
         if written.kind == "tool_result" and self.turn is not None:
-            self.turn.answered.add(next(i for i, call in enumerate(self.turn.calls) if call.call_id == message.call_id))
+            self.turn.answered |= {next(i for i, call in enumerate(self.turn.calls) if call.call_id == message.call_id)}
 
     def _edges_in(self, written: EntryWritten) -> tuple[int, int]:
         """Return where the view of the conversation changes, where *written* is a turn of it."""
@@ -545,6 +501,27 @@ class RunState:
         if payload.forked_from is not None:
             self.copied = payload.forked_from[1]
 
+    def on_facts(self, event: Event, payload: FactsRecorded) -> None:
+        self.facts[payload.component] = self._looked_up(payload.digest)
+
+    def on_memory(self, event: Event, payload: MemoryLoaded) -> None:
+        self.facts[MEMORY] = {"state": payload.state, **self._looked_up(payload.digest)}
+
+    def on_script_failed(self, event: Event, payload: ScriptFailed) -> None:
+        if payload.function == BUILD:
+            self.complained.add(payload.script)
+
+    def on_tools(self, event: Event, payload: ToolsFound) -> None:
+        self.own_files = payload.files
+        if self._facts is not None:
+            files = [msgspec.json.decode(self._facts(digest), type=ToolFile) for _, digest in payload.files]
+            self._own = tuple([script_tool(file) for file in files])
+        self._restage(self.stage.name)
+
+    def _looked_up(self, digest: str) -> Mapping[str, str]:
+        facts: dict[str, str] = {} if self._facts is None else json.loads(self._facts(digest))
+        return facts
+
     def on_enter(self, event: Event, payload: StageEntered) -> None:
         layout = self.program.stages[payload.stage].layout
         if self.window is None:
@@ -558,16 +535,46 @@ class RunState:
         self.window.ratio = self.now_calibration.ratio
         self.visits[payload.stage] = payload.visit
         self.visit = Visit(payload.stage, payload.visit, event.seq, self.ran_s)
-        made = self.made_by
-        asked = OutputAsked(made.output_format, made.output_instructions, made.output_schema)
-        self._stage = self.program.seen(payload.stage, unattended=made.unattended, asked=asked)
+        self._restage(payload.stage)
         self.turn = self.routing = self.failure = self.leaving = None
+
+    def _restage(self, stage: str) -> None:
+        """Take *stage* as the run sees it: with the tools that it has loaded there."""
+        self._stage = loaded(with_own(self._seen(stage), self._own), self.loaded.get(stage, ()))
+        self._compose()
+
+    def _compose(self) -> None:
+        """Make anew what components show."""
+        components = self.stage.components
+        self._day = int(self.last_at // _DAY_S) if any(each.name == DATE for each in components) else -1
+        if components or self.view.standing:
+            self.view.standing, failed = stand(components, self._surroundings())
+            self.left_out = {each.name: each.error for each in failed}
+
+    def _surroundings(self) -> Surroundings:
+        blueprint, stage = self.program.blueprint, self.stage
+        return Surroundings(
+            self.run_id,
+            blueprint.name,
+            blueprint.description,
+            stage.name,
+            self.serving[0],
+            self.serving[1],
+            tuple(sorted(stage.tools)),
+            tuple(stage.deferred),
+            tuple(each.name for each in stage.components),
+            self.made_by.workdir,
+            blueprint.read_paths,
+            self.facts,
+            dt.datetime.fromtimestamp(self.last_at, dt.UTC).date().isoformat(),
+        )
 
     def on_change_model(self, event: Event, payload: ModelChanged) -> None:
         self._serve(payload.provider, payload.model, payload.window_tokens)
         self.view.enter(self.stage.layout, payload.window_tokens, payload.intake)
         self.view.ratio = self.now_calibration.ratio
         self.failure = None
+        self._compose()
 
     def _serve(self, provider: str, model: str, window_tokens: int) -> None:
         if self.serving[:2] != (provider, model):
@@ -617,9 +624,12 @@ class RunState:
         # What the request shows is in the window; entries to come refer to events to come, and to held mail.
         self._recent = dict(self.inbox)
         self.failure = None
-        for name, digest in declared_stable(self.view).items():
-            held, changes = self.steady.get(name, (digest, 0))
-            self.steady[name] = (digest, changes + (held != digest))
+        steady = declared_stable(self.view)
+        if steady is not self.shown_steady:
+            self.shown_steady = steady
+            for name, digest in steady.items():
+                held, changes = self.steady.get(name, (digest, 0))
+                self.steady[name] = (digest, changes + (held != digest))
         self.asked = (payload.estimated, payload.base)
         visit = self.visit
         if visit is not None and not visit.iterations and not visit.digests:
@@ -628,7 +638,8 @@ class RunState:
     @property
     def view_tokens(self) -> int:
         """Estimated tokens of what the stage's regions hold."""
-        return sum(s.charged for n, s in self.view.states.items() if self.view.layout.sees(n))
+        states = self.view.states
+        return sum([states[name].charged for name in self.view.layout.regions]) + self.view.standing_tokens
 
     def on_completed(self, event: Event, payload: InferenceCompleted) -> None:
         if event.seq > self.copied:
@@ -638,7 +649,7 @@ class RunState:
             self._recent[event.seq] = payload
             self.turn = Turn(event.seq, payload)
             self.visit.iterations += 1
-            self.visit.hooks.discard("on_stage_exit")
+            self.visit.hooks -= {"on_stage_exit"}
             self.visit.tool_calls += len(payload.calls)
             self.visit.called_tool = self.visit.called_tool or bool(payload.calls)
             self.restarts = []
@@ -662,7 +673,7 @@ class RunState:
                     self.output, self.output_seq = payload.text, event.seq
                 self.last_text, self.last_text_seq = payload.text, event.seq
         elif self.visit is not None:
-            self.visit.hooks.add(payload.hook)
+            self.visit.hooks |= {payload.hook}
         if payload.hook == "on_tool_call" and payload.action == "cancel":
             assert self.turn is not None  # its calls are of the newest reply
             self.turn.vetoed = payload.reason or "no reason was given"
@@ -701,7 +712,7 @@ class RunState:
     def on_call_started(self, event: Event, payload: ToolCallStarted) -> None:
         turn = self.turn
         if turn is not None and payload.source == turn.seq:
-            turn.started.add(payload.index)
+            turn.started |= {payload.index}
             call = turn.calls[payload.index]
             if call.name == AGENT_WAIT:
                 turn.waiting[payload.index] = str(argument(call.arguments, "agent_id"))
@@ -712,7 +723,7 @@ class RunState:
         if self.turn is not None and payload.source == self.turn.seq:
             self.turn.results[payload.index] = payload
             if self.visit is not None and (not payload.is_error or payload.gate == "permission"):
-                self.visit.worked.add(tool_name(self.turn.calls[payload.index].name))
+                self.visit.worked |= {tool_name(self.turn.calls[payload.index].name)}
             self.turn.written[payload.index] = event.seq
             call = self.turn.calls[payload.index]
             tool = self.stage.tools.get(tool_name(call.name))
@@ -721,8 +732,19 @@ class RunState:
             if self.visit is not None and not payload.is_error and tool_name(call.name) in MODIFYING:
                 path = str(argument(call.arguments, "path"))
                 self.visit.edits[path] = self.visit.edits.get(path, 0) + 1
+            if call.name == LOAD_TOOLS and self.visit is not None and not payload.is_error:
+                self._load(self.visit.stage, call.arguments)
             if call.name == "context_list" and not payload.is_error:
                 self.view.note_listed(str(argument(call.arguments, "region")))
+
+    def _load(self, stage: str, arguments: Text) -> None:
+        """Put the tools that a call names on offer in *stage*."""
+        before = self.loaded.get(stage, ())
+        known, _ = loadable(self.stage, texts(arguments, "names"))
+        new = tuple(name for name in known if name not in before)
+        if new:
+            self.loaded[stage] = (*before, *new)
+            self._stage = loaded(self.stage, new)
 
     def on_nudge(self, event: Event, payload: Nudged) -> None:
         self._recent[event.seq] = payload
@@ -808,7 +830,7 @@ class RunState:
             state = self.view.states[CONVERSATION]
             self.in_vain = 0 if state.view is None else state.view.edges(state).turns
         if job is not None and payload.lane == "refresh" and self.visit is not None:
-            self.visit.refreshed.add(job.started.region)
+            self.visit.refreshed |= {job.started.region}
 
     def on_gate_blocked(self, event: Event, payload: GateBlocked) -> None:
         if self.visit is not None:
@@ -834,9 +856,42 @@ class RunState:
 
     def _limit(self, given: BudgetGiven | None) -> None:
         if given is not None:
-            names = given.__struct_fields__
-            limits = {name: value for name in names if (value := getattr(given, name)) is not None}
-            self.budget = replace(self.budget, **limits)
+            self.limited += (given,)
+            self.budget = _limited(self.budget, given)
+
+    def on_change_blueprint(self, event: Event, payload: BlueprintChanged) -> None:
+        self.program = self._made(payload.definition)
+        self.spawned = payload.onto(self.made_by)
+        self.budget = reduce(_limited, self.limited, self.program.blueprint.budget)
+        self.repeats = Repeats(self.program.blueprint.repetition)
+        self.steady, self.shown_steady = {}, {}  # what stands in the prompt changed by somebody's will
+        self.epoch = None  # what was sent was made of another blueprint; what is sent next begins anew
+        visit = self.visit
+        assert visit is not None  # a run is in a stage from its birth on
+        before = self.stage
+        self._restage(visit.stage)
+        visit.refreshed |= {*self.stage.refreshing} - {*before.refreshing}  # from the next entry on
+        layout = self.stage.layout
+        since = visit.entered_seq if layout.fresh else 0
+        self.view.enter(layout, self.view.window_tokens, self.view.intake, since=since)
+        self.view.redraw()
+        if visit.iterations:
+            now = {name: self.view.states[name].digest() for name in self.stage.watched}
+            visit.digests = {**now, **visit.digests}  # a gate that is new counts what is done from here on
+
+    def _made(self, digest: str) -> Program:
+        if self._program_of is not None:
+            return self._program_of(digest)
+        if self._definition is None:
+            raise DefinitionMissing(f"run {self.run_id} goes on with the definition {digest!r}, which is not at hand")
+        return recorded(self._definition(digest))
+
+    def _seen(self, stage: str) -> StageProgram:
+        """Return *stage* as this run sees it."""
+        made = self.made_by
+        asked = OutputAsked(made.output_format, made.output_instructions, made.output_schema)
+        remembers = MEMORY in self.facts
+        return self.program.seen(stage, unattended=made.unattended, asked=asked, remembers=remembers)
 
     def on_budget_reached(self, event: Event, payload: BudgetReached) -> None:
         self.raise_flag("budget_reached")
@@ -870,6 +925,7 @@ class RunState:
         turn = self.turn
         return {
             "seq": self.seq,
+            "made of": (self.made_by.definition, self.budget),
             "phase": self.phase,
             "title": self.title,
             "window": self.view.dump(),
@@ -900,17 +956,22 @@ class RunState:
             "stopped": self.stopped,
             "hooks_at_end": dict(self.hooks_at_end),
             "restarts": list(self.restarts),
+            "loaded": (dict(self.loaded), self.own_files),
+            "components": ([str(one.digest.hex()) for _, one in self.view.standing], dict(self.left_out), self._day),
             "ended": self.ended,
         }
 
 
 _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     RunSpawned: RunState.on_spawn,
+    FactsRecorded: RunState.on_facts,
+    MemoryLoaded: RunState.on_memory,
     RunTitled: RunState.on_titled,
     RunPaused: RunState.on_pause,
     RunResumed: RunState.on_resume,
     RunRestarted: RunState.on_restart,
     RunEnded: RunState.on_end,
+    BlueprintChanged: RunState.on_change_blueprint,
     BudgetReached: RunState.on_budget_reached,
     ChildSpawned: RunState.on_child_spawned,
     ChildEnded: RunState.on_child_ended,
@@ -932,6 +993,7 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     ItemChanged: RunState.on_in_window,
     ContextCompacted: RunState.on_in_window,
     HookRan: RunState.on_hook,
+    ScriptFailed: RunState.on_script_failed,
     InferenceStarted: RunState.on_started,
     InferenceCompleted: RunState.on_completed,
     InferenceFailed: RunState.on_failed,
@@ -946,10 +1008,17 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     TimerFired: RunState.on_fire,
     QuestionAnswered: RunState.on_answer,
     GrantGiven: RunState.on_grant,
+    ToolsFound: RunState.on_tools,
     LaneStarted: RunState.on_job_started,
     LaneCompleted: RunState.on_job_ended,
     LaneDegraded: RunState.on_job_ended,
 }
+
+
+def _limited(budget: Budget, given: BudgetGiven) -> Budget:
+    """Return *budget* with the limits of *given* in place of its own."""
+    limits = {name: value for name in given.__struct_fields__ if (value := getattr(given, name)) is not None}
+    return replace(budget, **limits)
 
 
 _STOPS: Mapping[str, str] = {"cancel": "stopped the run", "failed": "failed"}
@@ -967,36 +1036,13 @@ def fold(
 
     Args:
         run_id: The run.
-        program: What it is made of.
+        program: What it was spawned as.
         events: Its events.
         definition: Returns what the journal holds under a digest; without it, nobody may ask for the prompt of a run
-            whose scripts rendered something.
+            whose scripts rendered something, and a run whose blueprint was changed is refused.
         load: Returns the bytes of a stored part by its digest, as a journal's `part` does.
     """
     state = RunState(run_id, program, definition=definition, load=load)
     for event in events:
         state.apply(event)
     return state
-
-
-def call_id(seq: int, index: int) -> str:
-    """Return Shoal's own id of call *index* of the reply *seq*: unique in its run, and the same on every replay."""
-    return f"call_{seq}_{index}"
-
-
-def calls_of(seq: int, reply: InferenceCompleted) -> tuple[ToolCall, ...]:
-    """Return the calls of the reply *seq* under their own ids."""
-    return tuple(
-        ToolCall(call_id(seq, index), call.name, call.arguments, call.vendor_id)
-        for index, call in enumerate(reply.calls)
-    )
-
-
-def argument(arguments: Text, name: str) -> Text:
-    """Return one text argument of a call; empty where it is missing or no text."""
-    try:
-        parsed: object = json.loads(str(arguments) or "{}")
-    except (ValueError, RecursionError):
-        return EMPTY
-    value = cast("dict[str, object]", parsed).get(name) if isinstance(parsed, dict) else None
-    return Text.of(value) if isinstance(value, str) else EMPTY

@@ -10,6 +10,7 @@ swarm            rest_for_one: a lost journal restarts all that stands on it
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from datetime import datetime
@@ -27,6 +28,7 @@ from shoal.errors import ConfigInvalid, PartMissing, RestartsExhausted, RunIsPau
 from shoal.errors import RunEnded as RunIsOver
 from shoal.providers import Provider, RetryPolicy, TextDelta
 from shoal.runtime._attachment import Attachable, SeedValue, attachments, prepared
+from shoal.runtime._change import made_of
 from shoal.runtime._clock import Clock
 from shoal.runtime._control import Answer, Cancel, Command, Pause, Resume, Send, SetTimer, serve_commands, steer
 from shoal.runtime._hall import Hall
@@ -43,10 +45,11 @@ from shoal.runtime._spawn import Birth
 from shoal.runtime._state import RunState
 from shoal.runtime._statistics import SwarmStatistics, statistics_of
 from shoal.runtime._trees import HALL, Started
-from shoal.runtime.events import BudgetGiven, RunSpawned
+from shoal.runtime.context import SHIPPED, Components, ContextComponent
+from shoal.runtime.events import BudgetGiven
 from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow
 from shoal.runtime.scripts import Functions
-from shoal.runtime.tools import Permissions, as_tool
+from shoal.runtime.tools import FolderMemory, Memory, Permissions, Tool, as_tool
 
 T = TypeVar("T")
 
@@ -72,6 +75,12 @@ class Swarm:
         services: Workers that live as long as the swarm, by name.
         beside: Workers that run beside the lanes and, like them, may fail without hurting a run, by name.
         scripts: Trusted functions in the place of scripts: by the path that a blueprint names, functions by name.
+        components: What may stand in prompts beside regions, besides what ships; one of a shipped name takes its place.
+        memory: What agents remember from run to run: a folder of Markdown files, or a memory of your own; `None` for
+            nothing.
+
+    Raises:
+        ConfigInvalid: A component would move to another layer, or the memory cannot be a folder.
     """
 
     def __init__(
@@ -89,6 +98,8 @@ class Swarm:
         services: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
         beside: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
         scripts: Mapping[str, Functions] | None = None,
+        components: Sequence[ContextComponent] = (),
+        memory: str | os.PathLike[str] | Memory | None = None,
     ) -> None:
         self._providers = tuple(providers)
         self._observers = tuple(observers)
@@ -102,9 +113,16 @@ class Swarm:
         self._services = dict(services or {})
         self._beside = dict(beside or {})
         self._scripts = dict(scripts or {})
+        self.components = Components(SHIPPED)
+        """What may stand in prompts beside regions; change it before the runs that use it begin."""
+        for component in components:
+            known = component.name in self.components
+            (self.components.replace if known else self.components.register)(component)
+        self._memory = FolderMemory(memory) if isinstance(memory, str | os.PathLike) else memory
         self.journal: Journal = journal or MemoryJournal()
         self._stack = AsyncExitStack()
         self._hall: Hall | None = None
+        self._last: SwarmStatistics | None = None
         self._root: Supervisor | None = None
         self._side: Supervisor | None = None
         self._trees: list[Started] = []
@@ -127,6 +145,8 @@ class Swarm:
             self._pools,
             self._scripts,
             self._mcp,
+            self.components,
+            self._memory,
         )
         self.journal.observers.extend(self._observers)
         lanes = [lane.tree for lane in hall.lanes.values()]
@@ -169,6 +189,8 @@ class Swarm:
         try:
             swallowed = await self._stack.__aexit__(kind, error, trace)
         finally:
+            if self._hall is not None:
+                self._last = statistics_of(self._hall)
             self._hall = None
         if self._gave_up is not None:
             raise self._gave_up
@@ -217,7 +239,12 @@ class Swarm:
         return trees and self.journal.healthy and hall.servants.healthy
 
     def statistics(self) -> SwarmStatistics:
-        """Return how busy the swarm is: runs by agent and state, pools (also `tools`), lanes, restarts."""
+        """Return how busy the swarm is: runs by agent and state, pools (also `tools`), lanes, restarts.
+
+        Of one that was closed it is what it was at the end: who measures asks once more then.
+        """
+        if self._hall is None and self._last is not None:
+            return self._last
         return statistics_of(self.hall)
 
     def budget_of(self, run_id: str, region: str) -> int | None:
@@ -410,9 +437,7 @@ class Swarm:
 
     async def _birth(self, request: SpawnRequest, run_id: str) -> Birth:
         wanted = self._completed(request)
-        hall, blueprint = self.hall, wanted.blueprint
-        bundle = hall.adopt(blueprint) if isinstance(blueprint, Blueprint) else hall.bundle(blueprint)
-        program = await hall.program(bundle, [as_tool(tool) for tool in wanted.tools])
+        program = await self._program(wanted.blueprint, [as_tool(tool) for tool in wanted.tools])
         depth = program.blueprint.max_child_depth
         return Birth(
             run_id,
@@ -488,7 +513,12 @@ class Swarm:
         return ledger_of(events)
 
     async def resume_tree(
-        self, run_id: str, *, tools: Sequence[GivenTool] = (), budget: BudgetGiven | None = None
+        self,
+        run_id: str,
+        *,
+        tools: Sequence[GivenTool] = (),
+        budget: BudgetGiven | None = None,
+        blueprint: str | Path | Blueprint | None = None,
     ) -> Run:
         """Take up a run of the journal that was interrupted or is paused, with everything of its tree that is not over.
 
@@ -496,10 +526,14 @@ class Swarm:
             run_id: The run; the whole tree it belongs to is taken up.
             tools: The functions that it was given as tools.
             budget: Limits of the run in place of those that it has, where it is paused; `None` leaves them.
+            blueprint: What the run goes on with: a name of the library, a path, or a `Blueprint`; `None` for what it is
+                made of. What it did stays as it is, and so do the other runs of its tree. A run that lives here has
+                to be paused.
 
         Raises:
             RunNotFound: The journal holds no such run.
-            RunEnded: The tree is over.
+            RunEnded: The tree is over, or the run that was to go on with a *blueprint*.
+            SpawnRefused, NotBuiltYet: The run cannot go on with *blueprint*; nothing of the tree has moved.
             DefinitionMissing: What the run is made of cannot be had.
             RunOwned: Another process hosts it.
         """
@@ -510,16 +544,23 @@ class Swarm:
             raise RunIsOver(
                 f"run {row.run_id} is over ({row.status}); spawn it again to run it once more", run_id=row.run_id
             )
+        if blueprint is not None and row.ended:
+            raise RunIsOver(f"run {row.run_id} is over ({row.status}); a blueprint changes nothing any more")
         given = [as_tool(tool) for tool in tools]
         asleep = [each for each in open_rows if each.run_id not in hall.keeper.made_of]
         self._claim([each.run_id for each in asleep])
-        programs: dict[str, Program] = {}
-        # Every definition is read first: what is missing refuses the whole tree before any of it moves.
-        for each in asleep:
-            spawned = next(self.journal.read(each.run_id)).payload
-            programs[each.run_id] = hall.defined(str(getattr(spawned, "definition", "")), given)
-            if isinstance(spawned, RunSpawned):
-                hall.check_functions(spawned, given)
+        try:
+            # Every definition is read first: what is missing refuses the whole tree before any of it moves.
+            programs = {
+                each.run_id: self._defined(each.run_id, given)
+                for each in asleep
+                if blueprint is None or each.run_id != row.run_id
+            }
+            if blueprint is not None:
+                programs[row.run_id] = await self._changed(row.run_id, blueprint, given)
+        except BaseException:
+            self._release([each.run_id for each in asleep])
+            raise
         # Children first: a parent that waits for one finds it at home.
         for each in reversed(asleep):
             await hall.take_up(each.run_id, programs[each.run_id], "restart")
@@ -532,6 +573,22 @@ class Swarm:
             elif each.status == "paused":
                 await self.resume(each.run_id, budget=budget if each.run_id == row.run_id else None)
         return Run(self, row.run_id, row.name)
+
+    def _defined(self, run_id: str, given: Sequence[Tool]) -> Program:
+        made = made_of(self.journal, run_id)
+        program = self.hall.defined(made.definition, given)
+        self.hall.check_functions(made, given)
+        return program
+
+    async def _changed(self, run_id: str, blueprint: str | Path | Blueprint, given: Sequence[Tool]) -> Program:
+        program = await self._program(blueprint, given)
+        await self.hall.change(run_id, program)
+        return program
+
+    async def _program(self, blueprint: str | Path | Blueprint, given: Sequence[Tool]) -> Program:
+        hall = self.hall
+        bundle = hall.adopt(blueprint) if isinstance(blueprint, Blueprint) else hall.bundle(blueprint)
+        return await hall.program(bundle, given)
 
     async def fork(self, run_id: str, *, at: int | None = None, tools: Sequence[GivenTool] = ()) -> Run:
         """Copy the history of a run into a new one that goes on from there; the run itself is left as it is.
@@ -559,6 +616,10 @@ class Swarm:
     def _claim(self, run_ids: Sequence[str]) -> None:
         if self.journal.shared is not None:
             self.journal.shared.claim(run_ids, now=self._clock.unix())
+
+    def _release(self, run_ids: Sequence[str]) -> None:
+        if self.journal.shared is not None:
+            self.journal.shared.release(run_ids)
 
     # --- steering
 

@@ -190,6 +190,33 @@ class RunEnded(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 @final
+class BlueprintChanged(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Somebody had the run go on with a changed blueprint; everything behind this event is made of that one.
+
+    Args:
+        definition: Digest of everything it is made of from here on; the bytes stand in the journal under it.
+        before: Digest of what it was made of until here.
+        changed: What differs, such as `stages.plan`, `regions.notes` or `budget`; sorted.
+        tools: Functions given in code.
+        scripts: Scripts that are not in its definition: path, as the blueprint writes it, and digest.
+        budgets: The runs whose budgets it is under: itself, its parent, and so on up.
+    """
+
+    definition: str
+    before: str
+    changed: tuple[str, ...] = ()
+    tools: tuple[ToolSource, ...] = ()
+    scripts: tuple[tuple[str, str], ...] = ()
+    budgets: tuple[str, ...] = ()
+
+    def onto(self, spawned: RunSpawned) -> RunSpawned:
+        """Return *spawned* as of a run that is made of this; what else it was spawned with stays."""
+        return msgspec.structs.replace(
+            spawned, definition=self.definition, tools=self.tools, scripts=self.scripts, budgets=self.budgets
+        )
+
+
+@final
 class BudgetReached(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The next request of the run, or of one below it, could go beyond a limit of its budget.
 
@@ -429,6 +456,37 @@ class ScriptFailed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     reason: str
     message: str
     region: str = ""
+
+
+# --- what was looked up
+
+
+@final
+class FactsRecorded(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What a component of the prompt needs to know was looked up.
+
+    Args:
+        component: The component.
+        digest: What the journal holds it under: an object of texts, as JSON.
+    """
+
+    component: str
+    digest: str
+
+
+@final
+class MemoryLoaded(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The run has a memory. *state* is what was found; *digest* what the journal holds under, of a `healthy` one.
+
+    Args:
+        state: `healthy`, `empty`, or `raised` where it could not be read.
+        digest: What the journal holds of it: an object of texts, as JSON.
+        error: What it raised; empty for nothing.
+    """
+
+    state: Literal["healthy", "empty", "raised"]
+    digest: str
+    error: str = ""
 
 
 # --- models
@@ -706,16 +764,31 @@ class GrantGiven(msgspec.Struct, frozen=True, gc=False, array_like=True):
     stage: str
 
 
+@final
+class ToolsFound(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The run's own folder of tools was looked at, and these are the tools in it; none for an empty list.
+
+    Args:
+        files: Path below the working directory of each script, and what the journal holds it under.
+    """
+
+    files: tuple[tuple[str, str], ...]
+
+
 # --- lanes
 
 
 @final
 class LaneStarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A lane has a job for the run. *region* and *entry_ids* say what it works on; empty for titling."""
+    """A lane has a job for the run. *region* and *entry_ids* say what it works on; empty for titling.
+
+    *aside* is a summary of all that the region holds, which is for a child and leaves the region as it is.
+    """
 
     lane: Lane
     region: str = ""
     entry_ids: tuple[int, ...] = ()
+    aside: bool = False
 
 
 @final
@@ -757,12 +830,15 @@ Payload: TypeAlias = (
     | RunPassivated
     | RunRestarted
     | RunEnded
+    | BlueprintChanged
     | BudgetReached
     | ChildSpawned
     | ChildEnded
     | OutputSubmitted
     | TimerSet
     | TimerFired
+    | FactsRecorded
+    | MemoryLoaded
     | StageEntered
     | StageLeft
     | TransitionChosen
@@ -796,6 +872,7 @@ Payload: TypeAlias = (
     | QuestionAsked
     | QuestionAnswered
     | GrantGiven
+    | ToolsFound
     | LaneStarted
     | LaneCompleted
     | LaneDegraded
@@ -809,14 +886,15 @@ NUMBERS: Mapping[type[Payload], int] = {
     RunPassivated: 5,
     RunRestarted: 6,
     RunEnded: 7,
+    BlueprintChanged: 8,
     BudgetReached: 9,
-    # 8 BlueprintChanged, 9 BudgetReached
     ChildSpawned: 10,
     ChildEnded: 11,
     OutputSubmitted: 12,
     TimerSet: 13,
     TimerFired: 14,
-    # 13 TimerSet, 14 TimerFired, 15 FactsRecorded, 16 MemoryLoaded
+    FactsRecorded: 15,
+    MemoryLoaded: 16,
     StageEntered: 20,
     StageLeft: 21,
     TransitionChosen: 22,
@@ -850,6 +928,7 @@ NUMBERS: Mapping[type[Payload], int] = {
     QuestionAsked: 53,
     QuestionAnswered: 54,
     GrantGiven: 55,
+    ToolsFound: 56,
     # 60 FrameEntered, 61 FrameLeft, 62 StepRecorded, 63 CallOpened
     LaneStarted: 70,
     LaneCompleted: 71,

@@ -154,11 +154,7 @@ def unused(name: str, taken: Container[str | None]) -> str:
 
 def size(text: Text) -> tuple[int, int]:
     """Return the characters and the UTF-8 bytes of *text*."""
-    body = text.body
-    if b"\\" not in body:
-        return (len(body), len(body)) if body.isascii() else (len(body.decode()), len(body))
-    plain = str(text)
-    return len(plain), len(plain) if body.isascii() and plain.isascii() else len(plain.encode())
+    return text.measured
 
 
 def said_in(message: Message) -> str:

@@ -11,6 +11,7 @@ import msgspec
 from shoal.blueprints import ALWAYS_REGIONS, Blueprint, CallerSeed, Region, Stage, resolve_observations
 from shoal.errors import BlueprintInvalid
 from shoal.providers import Text
+from shoal.runtime.context._budget import Limits, resolve
 from shoal.runtime.context._entry import estimate_text
 from shoal.runtime.context._observe import Knobs
 from shoal.runtime.context._render import Theme
@@ -43,6 +44,7 @@ OWN_REGIONS: Mapping[str, Region] = {
 _UNLIMITED = Region(CONVERSATION, kind="sliding_window", budget=1.0, max_items=None)
 
 _VOLATILITY = {"stable": 0, "grows": 1, "rewritten": 2}
+_PLACES = {"stable": 22, "grows": 100, "rewritten": 200}
 _STEADINESS = {
     "pinned": 0,
     "compact_history": 0,
@@ -97,6 +99,15 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
     results_in: str = CONVERSATION
     knobs: Knobs | None = None
     fresh: bool = False
+    _limits: dict[int, Mapping[str, Limits]] = msgspec.field(default_factory=dict[int, Mapping[str, Limits]])
+
+    def limits(self, window_tokens: int) -> Mapping[str, Limits]:
+        """Return the limits of each region of *everything* on a model whose window holds *window_tokens*."""
+        known = self._limits.get(window_tokens)
+        if known is None:
+            known = {name: resolve(region, window_tokens) for name, region in self.everything.items()}
+            self._limits[window_tokens] = known
+        return known
 
     @property
     def instruction_tokens(self) -> int:
@@ -215,6 +226,11 @@ def _check_kinds(blueprint: Blueprint, everything: Mapping[str, Region]) -> None
                 f"`{region.name}` is {first!r} in one layout and {region.kind!r} in another: items are no entries; "
                 "give one of them another name"
             )
+
+
+def place_of(region: Region) -> tuple[int, int]:
+    """Return where *region* stands among components: its layer, and its place in that."""
+    return 1, _PLACES["rewritten" if region.name == INSTRUCTIONS else region.volatility]
 
 
 def _place(region: Region, declared_order: Mapping[str, int]) -> tuple[int, int, bool, int]:

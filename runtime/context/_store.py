@@ -6,7 +6,7 @@ A chunk is what is rendered together. In a region whose kind renders messages it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias, final
 
 import msgspec
@@ -108,6 +108,10 @@ class Item(msgspec.Struct, frozen=True, gc=False):
         return sum(size(text)[0] for text in (self.text, *self.notes, self.reason) if text is not None)
 
 
+_NO_ITEMS: dict[int, Item] = {}
+"""Shared by all regions that never have any: an empty one for each costs more than what most of them hold."""
+
+
 @final
 class RegionState:
     """One region of a live window.
@@ -146,7 +150,8 @@ class RegionState:
         self.region = region
         self.limits = limits
         self.cut: Cut = cut
-        self.chunks: list[Chunk] = []
+        self.chunks: Sequence[Chunk] = ()
+        """Most regions have none, and an empty list each would cost more than making it anew when one comes."""
         self.tokens = 0
         self.chars = 0
         self.entries = 0
@@ -157,7 +162,7 @@ class RegionState:
         self.next_id = 1
         self.next_chunk = 0
         self.next_item = 1
-        self.items: dict[int, Item] = {}
+        self.items: dict[int, Item] = {} if region.kind == "checklist" else _NO_ITEMS
         self.instructions: Text | None = None
         self.instruction_tokens = 0
         self.moved = 0
@@ -231,6 +236,12 @@ class RegionState:
         """Forget what was rendered of the region as a whole."""
         self.cached = None
 
+    def redraw(self) -> None:
+        """Forget everything that was rendered of the region."""
+        for chunk in self.chunks:
+            chunk.changed()
+        self.touched()
+
     def instruct(self, instructions: Text | None, tokens: int) -> None:
         """Let *instructions*, which cost *tokens*, stand behind what it holds; `None` for none."""
         if self.instructions != instructions:
@@ -264,7 +275,7 @@ class RegionState:
         head = self._begun(continued=False)
         head.frozen = True
         head.groups.append(entry)
-        self.chunks.insert(0, head)
+        self.chunks = (head, *self.chunks)
         self._grew(head, (entry,))
 
     def replace(self, entry_ids: Iterable[int], entries: Iterable[Entry] = ()) -> None:
@@ -285,7 +296,7 @@ class RegionState:
             self._freeze(chunk)
         if hit:
             self.moved += 1
-            self.chunks = [chunk for chunk in self.chunks if chunk.groups]
+            self.chunks = tuple([chunk for chunk in self.chunks if chunk.groups])
             self.recount()
         for entry in coming:
             self.append(entry)
@@ -293,15 +304,16 @@ class RegionState:
     def clear(self) -> None:
         """Take everything out; ids go on counting."""
         self.moved += 1
-        self.chunks = []
-        self.items = {}
+        self.chunks = ()
+        if self.items:
+            self.items = {}
         self.recount()
 
     def recut(self, cut: Cut) -> None:
         """Cut what is there into chunks anew."""
         groups = list(self.groups())
         self.cut = cut
-        self.chunks = []
+        self.chunks = ()
         self.recount()
         for group in groups:
             self._put(group)
@@ -330,7 +342,7 @@ class RegionState:
         chunk = self.chunks[-1] if self.chunks else None
         if chunk is None or chunk.frozen:
             chunk = self._begun(continued=chunk is not None)
-            self.chunks.append(chunk)
+            self.chunks = (*self.chunks, chunk)
         chunk.groups.append(group)
         self._grew(chunk, group.entries)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import final
 
 import msgspec
 
 from shoal.providers import Text
-from shoal.runtime.context._assemble import Section, shown
+from shoal.runtime.context._assemble import Section, around_of, shown
 from shoal.runtime.context._layout import CHUNKED
 from shoal.runtime.context._render import BLANK_LINE, said_in_block
 from shoal.runtime.context._store import RegionState
@@ -100,8 +100,15 @@ def told_of(window: Window, name: str, section: Section, before: Told | None = N
     return Told(section, stands_for(window, name), next_id(window.states[name]), text)
 
 
-def declared_stable(window: Window) -> dict[str, bytes]:
+def declared_stable(window: Window) -> Mapping[str, bytes]:
     """Return what stands for each region of the stage that is declared `stable` and shows something in front."""
+    around = around_of(window)
+    if window.stable is None or window.stable[0] is not around:
+        window.stable = (around, _stable(window))
+    return window.stable[1]
+
+
+def _stable(window: Window) -> dict[str, bytes]:
     regions = window.layout.regions
     stable = (name for name in window.layout.system if regions[name].volatility == "stable")
     shows = ((name, stands_for(window, name)) for name in stable)

@@ -7,7 +7,7 @@ journal and applies it; a resumed run applies what the journal holds. Both end i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import final
+from typing import Any, final
 
 from shoal.blueprints import Region
 from shoal.providers import TEXT_ONLY, Intake, Message, Segment, Text, TextCounter
@@ -63,7 +63,21 @@ class Window:
         shelf: The run's stored parts.
     """
 
-    __slots__ = ("counter", "intake", "layout", "lifted", "ratio", "shelf", "since", "states", "window_tokens")
+    __slots__ = (
+        "around",
+        "counter",
+        "intake",
+        "layout",
+        "lifted",
+        "ratio",
+        "scripted",
+        "shelf",
+        "since",
+        "stable",
+        "standing",
+        "states",
+        "window_tokens",
+    )
 
     def __init__(
         self, layout: Layout, window_tokens: int, intake: Intake = TEXT_ONLY, shelf: Shelf | None = None
@@ -81,11 +95,25 @@ class Window:
         """Seq of the event from which on the stage sees the conversation; 0 for all of it."""
         self.lifted: Segment | None = None
         """The message with the stored parts of system regions, as it was sent last."""
+        self.standing: tuple[tuple[tuple[int, int], Any], ...] = ()
+        """What components show in the system section: each with its layer and its place in that."""
+        self.around: Any = None
+        """What stands around the messages of its prompt, until a region of it changes."""
+        self.stable: tuple[Any, Mapping[str, bytes]] | None = None
+        """What stands for its stable regions, with the *around* of which that is true."""
+        self.scripted = False
+        """A script renders some region of this stage."""
         self.enter(layout, window_tokens, intake)
 
     def __repr__(self) -> str:
         held = ", ".join(f"{name} {state.tokens}/{state.limits.budget}" for name, state in self.states.items())
         return f"<Window {self.layout.stage}: {held}>"
+
+    @property
+    def standing_tokens(self) -> int:
+        """Estimated tokens of what components show."""
+        tokens: list[int] = [one.block_tokens for _, one in self.standing]
+        return sum(tokens)
 
     # --- layout
 
@@ -106,11 +134,13 @@ class Window:
             for held in self.states.values():
                 held.reprice(intake)
         self.layout, self.window_tokens = layout, window_tokens
+        self.scripted = any(region.kind == "custom" for region in layout.regions.values())
+        shared = layout.limits(window_tokens)
         for name, first in layout.everything.items():
             state = self.states.get(name)
             # A hidden region keeps the definition under which it was last seen; its budget holds on any model.
             region = first if state is None else layout.regions.get(name, state.region)
-            limits = resolve(region, window_tokens)
+            limits = shared[name] if region is first else resolve(region, window_tokens)
             if state is None:
                 self.states[name] = RegionState(region, limits, cut_of(region))
             else:
@@ -119,6 +149,11 @@ class Window:
             home = name == layout.instructions_in
             state.instruct(layout.instructions if home else None, layout.instruction_tokens if home else 0)
         self._look(self.states[CONVERSATION])
+
+    def redraw(self) -> None:
+        """Forget what was rendered of every region: what the renderings were made with is another now."""
+        for state in self.states.values():
+            state.redraw()
 
     def _look(self, state: RegionState) -> None:
         """Let the conversation be seen as the layout says."""
@@ -284,11 +319,6 @@ class Window:
         return calls_under_pressure(self._seen, need_tokens, self.ratio, self.intake)
 
     @property
-    def scripted(self) -> bool:
-        """A script renders some region of this stage."""
-        return any(region.kind == "custom" for region in self.layout.regions.values())
-
-    @property
     def _seen(self) -> list[RegionState]:
         return [self.states[name] for name in self.layout.regions]
 
@@ -397,6 +427,4 @@ def _redefine(state: RegionState, region: Region, limits: Limits) -> None:
     cut = cut_of(region)
     if cut != state.cut:
         state.recut(cut)
-    for chunk in state.chunks:
-        chunk.changed()
-    state.touched()
+    state.redraw()

@@ -6,7 +6,7 @@ to the last decimal of the price.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import final
 
@@ -63,9 +63,12 @@ def scale(estimates: Sequence[int], total: int) -> tuple[int, ...]:
     """
     whole = sum(estimates)
     scaled = [estimate * total // whole for estimate in estimates]
-    by_remainder = sorted(range(len(estimates)), key=lambda i: (-(estimates[i] * total % whole), i))
-    for index in by_remainder[: total - sum(scaled)]:
-        scaled[index] += 1
+    missing = total - sum(scaled)
+    if missing:
+        # Sorting keeps those of one remainder in their order.
+        remainders = [estimate * total % whole for estimate in estimates]
+        for index in sorted(range(len(estimates)), key=remainders.__getitem__, reverse=True)[:missing]:
+            scaled[index] += 1
     return tuple(scaled)
 
 
@@ -85,13 +88,20 @@ def attribute(
         One share an owner, in the order in which they first appear, then the reply's. Read tokens cover the prompt
         from the front, written ones follow (longer lifetimes first), the rest is uncached.
     """
-    stretches = _stretches(parts, usage.input, overhead_tokens)
+    pieces, scaled = _owners(parts, usage.input, overhead_tokens)
     rates = None if price is None else rates_of(price, usage.input)
-    shares = [
-        Share(owner, uncached, read, write, long, 0, cost_of(rates, (uncached, read, write, long, 0)))
-        for owner, (read, long, write, uncached) in _buckets(stretches, usage).items()
-        if read + long + write + uncached
-    ]
+    if usage.uncached == usage.input:  # nothing to split: where in the prompt a token stands does not matter
+        shares = [
+            Share(owner, tokens, cost=None if rates is None else rates[0] * tokens)
+            for owner, tokens in scaled.items()
+            if tokens
+        ]
+    else:
+        shares = [
+            Share(owner, uncached, read, write, long, 0, cost_of(rates, (uncached, read, write, long, 0)))
+            for owner, (read, long, write, uncached) in _buckets(_stretches(pieces, scaled), usage).items()
+            if read + long + write + uncached
+        ]
     said = usage.output - usage.reasoning
     if said:
         shares.append(Share(REPLY_TEXT, output=said, cost=cost_of(rates, (0, 0, 0, 0, said))))
@@ -101,11 +111,10 @@ def attribute(
     return tuple(shares)
 
 
-def _stretches(parts: Sequence[Part], total: int, overhead_tokens: int) -> list[tuple[str, int]]:
-    """Return the owners of a prompt of *total* billed tokens with how many each part has, in prompt order.
-
-    Owners are scaled first, and each one's parts within it, so that a part that is cut in two changes nobody's sum.
-    """
+def _owners(
+    parts: Sequence[Part], total: int, overhead_tokens: int
+) -> tuple[Sequence[tuple[str, int]], Mapping[str, int]]:
+    """Return the parts of a prompt of *total* billed tokens, each with its owner, and what each owner has of them."""
     pieces = [(part.owner, part.tokens) for part in parts]
     known = sum([tokens for _, tokens in pieces])
     # Not every vendor bills frames, and those who do bill them on top. Where nothing is known, somebody has to pay.
@@ -113,7 +122,19 @@ def _stretches(parts: Sequence[Part], total: int, overhead_tokens: int) -> list[
     estimates: dict[str, int] = {}
     for owner, tokens in pieces:
         estimates[owner] = estimates.get(owner, 0) + tokens
-    scaled = dict(zip(estimates, scale(tuple(estimates.values()), total), strict=True))
+    return pieces, dict(zip(estimates, scale(tuple(estimates.values()), total), strict=True))
+
+
+def _stretches(pieces: Sequence[tuple[str, int]], scaled: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Return the owners of a prompt with how many tokens each part has, in prompt order.
+
+    Owners are scaled first, and each one's parts within it, so that a part that is cut in two changes nobody's sum.
+    """
+    estimates: dict[str, int] = {}
+    for owner, tokens in pieces:
+        estimates[owner] = estimates.get(owner, 0) + tokens
+    if len(estimates) == len(pieces):
+        return list(scaled.items())
     behind = dict.fromkeys(estimates, 0)
     stretches: list[tuple[str, int]] = []
     for owner, tokens in pieces:
@@ -145,7 +166,11 @@ def cost_of(rates: Sequence[Decimal] | None, tokens: Sequence[int]) -> Decimal |
     """Return what *tokens* cost in USD at *rates*, both in the order of `Usage`; `None` where rates are unknown."""
     if rates is None:
         return None
-    return sum((rate * count for rate, count in zip(rates, tokens, strict=True) if count), _ZERO)
+    cost = _ZERO
+    for rate, count in zip(rates, tokens, strict=True):
+        if count:
+            cost += rate * count
+    return cost
 
 
 def rates_of(price: Price, prompt_tokens: int) -> tuple[Decimal, ...]:

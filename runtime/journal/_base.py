@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypeAlias, final
 
 import msgspec
 
-from shoal.runtime.events import Event
+from shoal.runtime.events import Event, Payload
 
 Observer: TypeAlias = Callable[[Event], None]
 """Gets each event once it is durable; it must not block and must not raise."""
@@ -66,6 +66,14 @@ class Reader(Protocol):
 
         Raises:
             JournalDamaged: A row is torn or corrupted; every event before it was yielded.
+        """
+        ...
+
+    def newest(self, run_id: str, kind: type[Payload]) -> Event | None:
+        """Return the newest event of *run_id* that is of *kind*; `None` where it has none.
+
+        Raises:
+            JournalDamaged: It is torn or corrupted.
         """
         ...
 

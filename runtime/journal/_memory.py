@@ -10,7 +10,7 @@ import anyio
 import msgspec
 
 from shoal.errors import DefinitionMissing, PartMissing
-from shoal.runtime.events import Event
+from shoal.runtime.events import Event, Payload
 from shoal.runtime.journal._base import Observer, RunRow, Shared
 from shoal.runtime.journal._commit import Tails, besides, tell
 from shoal.runtime.journal._register import Register, pick
@@ -103,6 +103,12 @@ class MemoryJournal:
         """Yield the events of *run_id* behind *after*."""
         # Seqs count up from 1 without a gap, so the place of an event in its list is known.
         yield from self._events.get(run_id, [])[after:]
+
+    def newest(self, run_id: str, kind: type[Payload]) -> Event | None:
+        """Return the newest event of *run_id* that is of *kind*; `None` where it has none."""
+        return next(
+            (event for event in reversed(self._events.get(run_id, ())) if isinstance(event.payload, kind)), None
+        )
 
     def tail(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Event]:
         """Yield the events of *run_id* behind *after*, and then new ones; never ends."""

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from shoal.errors import DefinitionMissing, JournalDamaged, JournalFailed, PartMissing
-from shoal.runtime.events import Event, decode
+from shoal.runtime.events import NUMBERS, Event, Payload, decode
 from shoal.runtime.journal._base import RunRow
 from shoal.runtime.journal._file import open_for_reading
 from shoal.runtime.journal._leases import SELECT_HOSTED, SELECT_HOSTS, owners
@@ -25,6 +25,7 @@ _LAST = "\U0010ffff"
 
 COLUMNS = "run_id, name, status, parent, root, title, spawned_at, ended_at, stage, host, key, detached, questions"
 _SELECT_RUNS = "SELECT {columns}, (SELECT max(seq) FROM events WHERE events.run = runs.run) FROM runs"
+_NEWEST = "SELECT seq, kind, at, payload FROM events WHERE run = ? AND kind = ? ORDER BY seq DESC LIMIT 1"
 _COLUMNS_THERE = "SELECT name FROM pragma_table_info('runs')"
 
 
@@ -81,6 +82,15 @@ class SqliteReader:
                     yield event
             if len(rows) < _READ_ROWS:
                 return
+
+    def newest(self, run_id: str, kind: type[Payload]) -> Event | None:
+        """Return the newest event of *run_id* that is of *kind*; `None` where it has none.
+
+        Raises:
+            JournalDamaged: It is torn or corrupted.
+        """
+        rows = self._query(_NEWEST, (self._number(run_id), NUMBERS[kind]))
+        return self._event(run_id, *rows[0]) if rows else None
 
     def _rows(self, number: int, run_id: str, after: int) -> list[tuple[int, int, int, bytes]]:
         try:

@@ -16,10 +16,10 @@ from typing import final
 import msgspec
 
 from shoal.errors import JournalFailed
-from shoal.runtime.events import NUMBERS, Payload, RunSpawned, decode
+from shoal.runtime.events import NUMBERS, Payload, decode
 from shoal.runtime.journal._file import open_for_writing
 from shoal.runtime.journal._leases import SELECT_HOSTS, lives
-from shoal.runtime.journal._references import RENDERING, definitions_of
+from shoal.runtime.journal._references import REFERRING, definitions_of
 
 _OLD = """
 SELECT root FROM runs GROUP BY root
@@ -122,7 +122,7 @@ def _forget_definitions(db: sqlite3.Connection) -> int:
     """Delete the definitions that no run refers to, and return how many those were."""
     with _whole(db):
         left = {digest for (digest,) in db.execute("SELECT digest FROM definitions")}
-        for kind in (RunSpawned, *RENDERING):
+        for kind in REFERRING:
             if left:
                 rows = db.execute("SELECT payload FROM events WHERE kind = ? AND run > 0", (NUMBERS[kind],))
                 try:

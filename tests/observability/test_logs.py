@@ -21,6 +21,7 @@ from shoal.runtime import Event, MemoryJournal, Program
 from shoal.runtime._bundle import bundle_of
 from shoal.runtime.context import ContextCompacted, PromptEpoch
 from shoal.runtime.events import (
+    BlueprintChanged,
     ChildEnded,
     ChildSpawned,
     GateBlocked,
@@ -142,6 +143,7 @@ SAID: list[tuple[Payload, str, str, dict[str, object]]] = [
     (GateBlocked("tell", "require_regions", 2), "gate blocked", "info", {"target": "tell", "attempt": 2}),
     (GateForced("tell", "require_regions"), "gate forced", "warning", {"requirement": "require_regions"}),
     (ModelChanged("p", "m", 9, "busy"), "model changed", "warning", {"provider": "p", "reason": "busy"}),
+    (BlueprintChanged("d", "b", ("budget", "stages.a")), "blueprint changed", "info", {"changed": "budget, stages.a"}),
     (MessageReceived(Text.of("the secret")), "message received", "info", {"sender": "user"}),
     (ToolCallCompleted(3, 0, Text.of("x")), "tool call completed", "debug", {"call": "call_3_0", "failed": False}),
     (ToolCallCompleted(3, 0, Text.of("x"), True, gate="schema"), "tool call completed", "debug", {"gate": "schema"}),

@@ -22,6 +22,7 @@ from shoal.runtime.context import (
     SeedResolved,
 )
 from shoal.runtime.events import (
+    BlueprintChanged,
     ChildEnded,
     ChildSpawned,
     GateBlocked,
@@ -169,6 +170,7 @@ HAPPENED: list[tuple[Payload, str, dict[str, object]]] = [
     (RunResumed("user"), "shoal.resumed", {"shoal.reason": "user"}),
     (RunResumed("restart", "host-1"), "shoal.resumed", {"shoal.reason": "restart", "shoal.process": "host-1"}),
     (ModelChanged("p", "m", 9, "busy"), "shoal.model_changed", {"gen_ai.request.model": "m", "error.type": "busy"}),
+    (BlueprintChanged("d", "b", ("stages.a",)), "shoal.blueprint_changed", {"shoal.changed": ("stages.a",)}),
     (EntriesEvicted("notes", (1, 2), 30, "budget"), "shoal.evicted", {"shoal.region": "notes", "shoal.entries": 2}),
     (RegionReset("notes", 30, "stage"), "shoal.reset", {"shoal.tokens": 30, "shoal.reason": "stage"}),
     (ContextCompacted("notes", (1, 2), (1,), Text.of("s"), 9, 50), "shoal.compacted", {"shoal.lane.bytes_saved": 50}),

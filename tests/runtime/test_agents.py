@@ -12,9 +12,9 @@ import pytest
 from runkit import TALK, TASK, blueprint, bodies, events_of, kinds, messages, payloads, stage, swarm_of
 
 from shoal.blueprints import Blueprint, CallerSeed, ChildSupervision, Nudge, Region, dumps
-from shoal.errors import RunEnded, RunNotFound
+from shoal.errors import RunEnded, RunNotFound, SpawnRefused
 from shoal.providers import Request, Text, ToolCall
-from shoal.runtime import Limits, SqliteJournal
+from shoal.runtime import Limits, SqliteJournal, tool
 from shoal.runtime.events import RunEnded as RunEndedEvent
 from shoal.testing import Say, ScriptedProvider
 
@@ -531,3 +531,85 @@ async def test_a_child_that_crashed_too_often_says_how_often_and_with_what(tmp_p
         await (await swarm.spawn(made, task="x", workdir=work)).result()
     (result,) = results(provider)
     assert result == "[child error] it crashed more than 0 times within 5 s, last with ValueError: a bug"
+
+
+# --- functions
+
+
+@tool
+async def weigh(thing: str) -> str:
+    """Weigh a thing."""
+    return f"{thing} weighs 3"
+
+
+@tool
+async def measure(thing: str) -> str:
+    """Measure a thing."""
+    return f"{thing} is long"
+
+
+def weigher(name: str = "weigher", **more: Any) -> Blueprint:
+    return Blueprint(name, (stage("w", available_tools=("weigh",), nudge=QUIET, **more),), regions=(TASK, BRIEF, TALK))
+
+
+async def test_a_child_may_call_the_functions_of_its_parent_that_it_lists(tmp_path: Path, work: Path):
+    path = child_files(tmp_path, weigher())
+    asked = does("spawn_agent", blueprint=path, task="weigh it", wait=True)
+    provider = cast([asked, "done"], [does("weigh", thing="a stone"), "it weighs 3"])
+    async with swarm_of(provider) as swarm:
+        run = await swarm.spawn(PARENT, task="x", workdir=work, tools=[weigh, measure])
+        await run.result()
+    offered = [{spec.name for spec in request.tools.specs} for request in provider.requests]
+    assert {"weigh"} in offered
+    assert "a stone weighs 3" in str(bodies(provider))
+
+
+async def test_a_function_reaches_a_child_through_a_run_that_does_not_list_it(tmp_path: Path, work: Path):
+    path = child_files(tmp_path, weigher())
+    provider = cast([Say("slow", delay_s=50)], [Say("slow", delay_s=50), does("weigh", thing="a stone"), "it weighs 3"])
+    async with swarm_of(provider) as swarm:
+        run = await swarm.spawn(PARENT, task="x", workdir=work, tools=[weigh])
+        between = await run.spawn(TALKING, task="x")
+        await anyio.sleep(1)
+        deep = await between.spawn(path, task="x")
+        assert (await deep.result()).output == "it weighs 3"
+        await run.cancel()
+
+
+async def test_a_function_that_comes_with_a_child_goes_before_that_of_its_parent(tmp_path: Path, work: Path):
+    @tool(name="weigh")
+    async def closer(thing: str) -> str:
+        """Weigh a thing."""
+        return f"{thing} weighs 3.01"
+
+    path = child_files(tmp_path, weigher())
+    provider = cast([Say("slow", delay_s=50)], [does("weigh", thing="a stone"), "done"])
+    async with swarm_of(provider) as swarm:
+        run = await swarm.spawn(PARENT, task="x", workdir=work, tools=[weigh])
+        await (await run.spawn(path, task="x", tools=[closer])).result()
+        await run.cancel()
+    assert "a stone weighs 3.01" in str(bodies(provider))
+
+
+async def test_a_child_that_lists_what_nobody_gave_is_refused(tmp_path: Path, work: Path):
+    path = child_files(tmp_path, weigher())
+    provider = cast([Say("slow", delay_s=50)], [])
+    async with swarm_of(provider) as swarm:
+        run = await swarm.spawn(PARENT, task="x", workdir=work, tools=[measure])
+        with pytest.raises(SpawnRefused, match="`weigh`"):
+            await run.spawn(path, task="x")
+        await run.cancel()
+
+
+async def test_a_function_of_a_run_that_sleeps_reaches_what_is_below_it(tmp_path: Path, work: Path):
+    provider = cast(
+        [does("spawn_agent", blueprint=child_files(tmp_path), task="x", wait=True), "done"],
+        [Say("slow", delay_s=500), does("weigh", thing="a stone"), "it weighs 3"],
+    )
+    async with swarm_of(provider, limits=Limits(idle_s=60)) as swarm:
+        run = await swarm.spawn(PARENT, task="x", workdir=work, tools=[weigh])
+        await anyio.sleep(300)
+        assert run.run_id not in swarm.hall.live
+        (child,) = payloads(events_of(swarm, run), "ChildSpawned")
+        deep = await swarm.get(child.child).spawn(child_files(tmp_path, weigher()), task="x")
+        assert (await deep.result()).output == "it weighs 3"

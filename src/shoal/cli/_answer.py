@@ -63,7 +63,7 @@ def open_questions(run: str | None, journal: Path | None) -> Sequence[Question]:
 
 
 def _folded(reader: Reader, run_id: str) -> RunState:
-    return fold(run_id, program_of(reader, run_id), reader.read(run_id), load=reader.part)
+    return fold(run_id, program_of(reader, run_id), reader.read(run_id), definition=reader.definition, load=reader.part)
 
 
 def chosen(questions: Sequence[Question], run: str, number: int | None) -> Question:

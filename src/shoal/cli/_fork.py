@@ -11,7 +11,7 @@ import shoal
 from shoal._environment import providers_from
 from shoal.cli._allowed import AllowOption, AttendedOption, YesOption, permissions_of
 from shoal.cli._hosted import Hosting, host, person_at
-from shoal.cli._places import JournalOption, JsonOption, RunArgument, program_of, run_reader
+from shoal.cli._places import JournalOption, JsonOption, RunArgument, blueprint_of, run_reader
 from shoal.cli._progress import Progress
 from shoal.cli._summary import conclude
 from shoal.runtime import Run
@@ -31,7 +31,7 @@ def command(
     """Copy a run up to one of its events, and go on with the copy; the run stays as it is."""
     with run_reader(run, journal) as (reader, row):
         path, run_id = reader.path, row.run_id
-        permissions = permissions_of(program_of(reader, run_id).blueprint, allow, yes=yes)
+        permissions = permissions_of(blueprint_of(reader, run_id), allow, yes=yes)
 
     async def begin(swarm: shoal.Swarm, progress: Progress) -> Run:
         fork = await swarm.fork(run_id, at=at)

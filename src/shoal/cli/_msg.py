@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from shoal.cli._places import JournalOption, JsonOption, RunArgument, program_of, run_reader
+from shoal.cli._places import JournalOption, JsonOption, RunArgument, blueprint_of, run_reader
 from shoal.cli._steer import steer, tell
 from shoal.cli._texts import TextArgument, text_of
 from shoal.errors import ConfigInvalid
@@ -48,7 +48,7 @@ def _refuse_unknown(run: str, region: str, journal: Path | None) -> None:
         ConfigInvalid: It has no such region.
     """
     with run_reader(run, journal) as (reader, row):
-        blueprint = program_of(reader, row.run_id).blueprint
+        blueprint = blueprint_of(reader, row.run_id)
     names = [each.name for each in blueprint.regions]
     if region not in names:
         near = difflib.get_close_matches(region, names, n=1)

@@ -11,8 +11,9 @@ from typing import Annotated, TypeAlias
 from cyclopts import Parameter
 
 from shoal._environment import journal_path
+from shoal.blueprints import Blueprint
 from shoal.errors import ConfigInvalid, RunNotFound
-from shoal.runtime import Program, Reader, RunRow, SqliteReader, recorded
+from shoal.runtime import Program, Reader, RunRow, SqliteReader, made_of, recorded
 from shoal.runtime.events import RunSpawned
 
 OUTPUT = "shoal-output"
@@ -63,7 +64,7 @@ def run_reader(run: str, given: Path | None) -> Generator[tuple[SqliteReader, Ru
 
 
 def program_of(reader: Reader, run_id: str) -> Program:
-    """Return what a run of the journal is made of, for those who only look.
+    """Return what a run of the journal was spawned as, for those who only look, and read its events from the first on.
 
     Raises:
         DefinitionMissing: It cannot be had.
@@ -71,6 +72,15 @@ def program_of(reader: Reader, run_id: str) -> Program:
     spawned = next(iter(reader.read(run_id))).payload
     assert isinstance(spawned, RunSpawned)  # the first event of every run
     return recorded(reader.definition(spawned.definition))
+
+
+def blueprint_of(reader: Reader, run_id: str) -> Blueprint:
+    """Return the blueprint that a run of the journal is made of now.
+
+    Raises:
+        DefinitionMissing: It cannot be had.
+    """
+    return recorded(reader.definition(made_of(reader, run_id).definition)).blueprint
 
 
 def status_of(row: RunRow, owners: dict[str, str]) -> str:

@@ -13,7 +13,7 @@ def command(run: RunArgument, /, *, journal: JournalOption = None, as_json: Json
     """Print what a run submitted; the exit status says how it ended."""
     with run_reader(run, journal) as (reader, row):
         events = list(reader.read(row.run_id))
-        state = fold(row.run_id, program_of(reader, row.run_id), events, load=reader.part)
+        state = fold(row.run_id, program_of(reader, row.run_id), events, definition=reader.definition, load=reader.part)
         progress = Progress()
         for each in reader.runs(root=row.root):
             progress.replay(events if each.run_id == row.run_id else reader.read(each.run_id))

@@ -283,3 +283,48 @@ def test_two_processes_may_begin_in_one_new_journal(shell: Shell, pages: Path):
     said = [process.communicate() for process in many]
     assert [(process.returncode, err) for process, (_, err) in zip(many, said, strict=True)] == [(0, "")] * 4
     assert [row["status"] for row in shell("ps", "--json").json] == ["complete"] * 4
+
+
+# --- a changed blueprint
+
+
+def edited(folder: Path) -> Path:
+    """Return a copy of a blueprint's folder in which the stage is told something else."""
+    other = folder.with_name("edited")
+    other.mkdir()
+    text = (folder / "blueprint.toml").read_text()
+    (other / "blueprint.toml").write_text(text.replace("Answer the task.", "Be loud."))
+    return other
+
+
+def test_a_run_goes_on_with_a_blueprint_that_was_edited(shell: Shell, serve: Serve, answers: Path):
+    provider = interrupt_once("after all")
+    serve(provider)
+    shell("run", answers)
+    run_id = newest(shell)["run_id"]
+    again = shell("resume", run_id, "--blueprint", edited(answers))
+    assert (again.status, again.err) == (0, "")
+    changed = shell("events", run_id, "--kind", "BlueprintChanged", "--json").json
+    assert changed["payload"]["changed"] == ["folder", "stages.answer"]
+    assert "Be loud." in shell("context", run_id).out
+
+
+def test_a_blueprint_that_the_run_cannot_go_on_with_is_refused_in_one_line(shell: Shell, serve: Serve, answers: Path):
+    serve(interrupt_once("after all"))
+    shell("run", answers)
+    said = shell("resume", newest(shell)["run_id"], "--blueprint", "digest")
+    assert said.status == 2
+    assert "cannot go on with the changed blueprint: its blueprint is 'answers'" in said.err
+    assert newest(shell)["status"] == "interrupted"
+
+
+def test_a_run_that_another_process_hosts_is_not_changed(shell: Shell, serve: Serve, answers: Path, tmp_path: Path):
+    serve(interrupt_once("after all"))
+    shell("run", answers)
+    run_id = newest(shell)["run_id"]
+    with closing(SqliteJournal(tmp_path / "state" / "shoal" / "runs.db", host=host_name())) as other:
+        other.beat(time.time())
+        other.claim([run_id])
+        said = shell("resume", run_id, "--blueprint", answers)
+    assert said.status == 2
+    assert "which goes on with what it is made of; end that process first" in said.err
