@@ -54,7 +54,7 @@ from shoal.blueprints._model import (
     TransformMapping,
 )
 from shoal.blueprints._profiles import OBSERVATION_PROFILES, resolve_observations
-from shoal.blueprints._tools import TOOL_ALIASES, can_write, stage_tools, tool_name
+from shoal.blueprints._tools import COMPONENTS, TOOL_ALIASES, can_write, stage_tools, tool_name
 
 if TYPE_CHECKING:
     from shoal.blueprints._canonical import canonical, from_canonical
@@ -78,6 +78,7 @@ _LATER = {
 
 __all__ = [
     "ALWAYS_REGIONS",
+    "COMPONENTS",
     "DEFAULT_REGION_TOKENS",
     "OBSERVATION_PROFILES",
     "TOOL_ALIASES",

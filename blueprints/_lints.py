@@ -190,6 +190,12 @@ def _lint_blueprint(names: Names, report: Report) -> None:
             '`stage_instructions = { kind = "pinned", budget = "3%" }`'
         )
         report.warning("stage-instructions-undeclared", ("context", "regions"), message, at="key")
+    if "project_files" in blueprint.components and "injection_shield" not in blueprint.components:
+        message = "prompts show files of the project and do not say that those cannot change the agent's role; "
+        report.warning("project-files-unshielded", ("components", "use"), f"{message}use `injection_shield` too")
+    if "bindings" in blueprint.components:
+        message = "`bindings` names the run and its model, so that no two runs share what stands behind it in a cache"
+        report.note("bindings-end-shared-prefix", ("components", "use"), message)
     if blueprint.read_paths:
         message = "asks to read outside the working directory; it counts only where the user grants it"
         report.note("read-paths-declared", ("read_paths", "allow"), message, at="key")

@@ -473,6 +473,7 @@ class Stage:
         description: For people.
         available_tools: Exactly these; aliases are understood.
         available_connectors: Whole MCP servers.
+        deferred_tools: Tools and MCP servers of these whose schemas are sent only once the model loads them.
         required_tools: Tools that wait for a person and stay in an unattended run.
         tool_permissions: Narrower than the blueprint's.
         tool_routing: `None` leaves results in the conversation.
@@ -508,6 +509,7 @@ class Stage:
     description: str | None = None
     available_tools: tuple[str, ...] = ()
     available_connectors: tuple[str, ...] = ()
+    deferred_tools: tuple[str, ...] = ()
     required_tools: tuple[str, ...] = ()
     tool_permissions: Mapping[str, Permission] = field(default_factory=_empty)
     tool_routing: ToolRouting | None = None

@@ -263,6 +263,7 @@ STAGE = _StageRecord(
     Key("prompt_as", Choice("instructions", "nudge")),
     Key("available_tools", ListOf(Text())),
     Key("available_connectors", ListOf(Text())),
+    Key("deferred_tools", ListOf(Text())),
     Key("required_tools", ListOf(Text())),
     Key("max_iterations", Whole(1, zero_is_none=True)),
     Key("max_revisits", Whole(0)),

@@ -10,7 +10,7 @@ from shoal.blueprints._names import Names, check_region, check_stage
 from shoal.blueprints._offline import check_offline
 from shoal.blueprints._report import Report, listed, shown
 from shoal.blueprints._toml import Path
-from shoal.blueprints._tools import stage_tools, tool_name
+from shoal.blueprints._tools import COMPONENTS, OWED, stage_tools, tool_name
 
 _WORKERS = ("worker_agent", "worker_stage", "worker_query")
 
@@ -62,6 +62,14 @@ def _check_tools(names: Names, path: Path, stage: Stage, report: Report) -> None
         if not names.has_tool(stage, name):
             message = f"`{name}` is required and not among `available_tools`{report.near(name, tools)}; add it there"
             report.error("required-tool-missing", (*path, "required_tools", index), message, about=about)
+    for index, name in enumerate(stage.deferred_tools):
+        place: Path = (*path, "deferred_tools", index)
+        if tool_name(name) in OWED:
+            message = f"`{name}` is what this stage cannot do without, so it is never deferred; take it out"
+            report.error("deferred-tool-owed", place, message)
+        elif not names.has_tool(stage, name):
+            message = f"`{name}` is deferred and not among `available_tools`{report.near(name, tools)}; add it there"
+            report.error("deferred-tool-missing", place, message, about=about)
     for name in stage.tool_permissions:
         if not names.has_tool(stage, name):
             message = (
@@ -182,3 +190,6 @@ def check_top(blueprint: Blueprint, report: Report) -> None:
         if name in blueprint.components[:index]:
             message = f"`{name}` stands in the list already; drop it"
             report.warning("component-twice", ("components", "use", index), message)
+        elif name not in COMPONENTS:
+            message = f"no component `{name}` ships{report.near(name, COMPONENTS)}; a swarm has to register it"
+            report.warning("component-not-shipped", ("components", "use", index), message)

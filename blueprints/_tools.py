@@ -15,6 +15,23 @@ FILE_READING = frozenset({"read_file", "read_files"})
 ASKING = frozenset({"ask_user_text", "ask_user_confirm", "ask_user_choice", "present_for_review", "edit_document"})
 CONTEXT_WRITING = frozenset({"context_write", "context_append", "context_attach"})
 ITEM_WRITING = frozenset({"todo_add"})
+OWED = frozenset({"submit_output", "fan_out", "load_tools"})
+"""Tools that a stage cannot do its work without: they are never loaded later."""
+COMPONENTS = (
+    "identity",
+    "tool_enforcement",
+    "model_guidance",
+    "memory",
+    "environment",
+    "injection_shield",
+    "project_files",
+    "git_flag",
+    "working_directory",
+    "bindings",
+    "deferred_tools",
+    "date",
+)
+"""Components that ship, in the order of the prompt. What each says is the runtime's."""
 
 
 def tool_name(name: str) -> str:

@@ -13,7 +13,7 @@ from shoal.observability._telemetry import Telemetry
 from shoal.runtime import Reader
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.metrics.export import MetricReader
+    from opentelemetry.sdk.metrics.export import MetricExporter, MetricReader
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 SERVICE = "shoal"
 _PATH = "/v1/traces"
 _METRICS_PATH = "/v1/metrics"
+_CLOSE_MILLIS = 5_000
+"""Longest time that closing waits for the newest figures to be taken."""
 _HTTP = "http/protobuf"
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _IN_SPANS = frozenset({"span_only", "span_and_event", "true"})
@@ -79,12 +81,12 @@ def _http_exporter(endpoint: str | None, headers: dict[str, str] | None, timeout
 
 def _grpc_exporter(endpoint: str | None, headers: dict[str, str] | None, timeout_s: float | None) -> SpanExporter:
     try:
-        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - an extra
+        from shoal.observability._grpc import GrpcExporter  # noqa: PLC0415 - an extra
     except ImportError as exc:
         raise ConfigInvalid("sending spans over `grpc` needs more packages; install `shoal[grpc]`") from exc
     if endpoint is not None:
         signal_url(endpoint, "")
-    return OTLPSpanExporter(endpoint=endpoint, headers=headers, timeout=timeout_s)
+    return GrpcExporter(endpoint=endpoint, headers=headers, timeout=timeout_s)
 
 
 def exporting(
@@ -112,6 +114,7 @@ def exporting(
         ConfigInvalid: One of the numbers is not above 0.
     """
     from shoal.observability._pipeline import BATCH_SPANS, EVERY_S, QUEUE_SPANS, Pipeline  # noqa: PLC0415 - see above
+    from shoal.observability._senders import sender_of  # noqa: PLC0415
 
     queue = queue_spans or int(_number("OTEL_BSP_MAX_QUEUE_SIZE", QUEUE_SPANS))
     batch = batch_spans or int(_number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", BATCH_SPANS))
@@ -120,7 +123,8 @@ def exporting(
         raise ConfigInvalid(
             f"telemetry would keep {queue!r} spans, in batches of {batch!r}, for {every!r} s; give numbers above 0"
         )
-    pipeline = Pipeline(exporter, resource_of(service_name), queue_spans=queue, batch_spans=batch, every_s=every)
+    sender = sender_of(exporter, resource_of(service_name))
+    pipeline = Pipeline(sender, queue_spans=queue, batch_spans=batch, every_s=every)
     return Telemetry(pipeline, history=history, capture_content=capture_content)
 
 
@@ -130,33 +134,54 @@ def metrics_otlp(
     *,
     service_name: str | None = None,
     every_s: float | None = None,
+    timeout_s: float | None = None,
+    protocol: Protocol | None = None,
 ) -> Metrics:
-    """Return `Metrics` that are sent as OTLP over http/protobuf.
+    """Return `Metrics` that are sent as OTLP.
+
+    What is `None` comes from the standard `OTEL_*` variables, as with `otlp`.
 
     Args:
-        endpoint: Base URL such as `http://127.0.0.1:4318`, or a full one with a path. `None`: the standard `OTEL_*`
-            variables, else this machine's port 4318.
+        endpoint: Base URL such as `http://127.0.0.1:4318`, or a full one with a path; of `grpc` one without. `None`:
+            `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT`, `OTEL_EXPORTER_OTLP_ENDPOINT`, else this machine's port 4318, or 4317
+            for `grpc`.
         headers: Sent with each request. `None`: `OTEL_EXPORTER_OTLP_HEADERS`.
         service_name: Name under which they are listed. `None`: `OTEL_SERVICE_NAME`, else `shoal`.
         every_s: Seconds between two exports. `None`: `OTEL_METRIC_EXPORT_INTERVAL` (milliseconds), else 60.
+        timeout_s: Seconds for one request, repeated attempts included. `None`: `OTEL_EXPORTER_OTLP_TIMEOUT`, else 10.
+        protocol: `http/protobuf`, or `grpc`, which needs `shoal[grpc]`. `None`:
+            `OTEL_EXPORTER_OTLP_METRICS_PROTOCOL`, `OTEL_EXPORTER_OTLP_PROTOCOL`, else `http/protobuf`.
 
     Raises:
-        ConfigInvalid: An argument or one of the variables has a value that cannot be used.
+        ConfigInvalid: An argument or one of the variables has a value that cannot be used, or the extra is missing.
     """
-    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter  # noqa: PLC0415 - see above
-    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader  # noqa: PLC0415
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader  # noqa: PLC0415 - see above
 
-    if _said_protocol(_METRIC_PROTOCOLS) == "grpc":
-        raise ConfigInvalid(
-            "metrics are sent over `http/protobuf` only; set `OTEL_EXPORTER_OTLP_METRICS_PROTOCOL` to that, and an "
-            "endpoint that takes it (port 4318 by custom)"
-        )
-    exporter = OTLPMetricExporter(
-        endpoint=None if endpoint is None else signal_url(endpoint, _METRICS_PATH),
-        headers=None if headers is None else dict(headers),
-    )
+    from shoal.observability._metric_exporter import CountingMetrics  # noqa: PLC0415
+
+    chosen = protocol or _said_protocol(_METRIC_PROTOCOLS)
+    made = _grpc_metrics if chosen == "grpc" else _http_metrics
+    exporter = CountingMetrics(made(endpoint, None if headers is None else dict(headers), timeout_s))
     millis = None if every_s is None else every_s * 1000
-    return _measuring(PeriodicExportingMetricReader(exporter, export_interval_millis=millis), service_name)
+    reader = PeriodicExportingMetricReader(exporter, export_interval_millis=millis)
+    return _measuring(reader, service_name, failures=lambda: exporter.failed)
+
+
+def _http_metrics(endpoint: str | None, headers: dict[str, str] | None, timeout_s: float | None) -> MetricExporter:
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter  # noqa: PLC0415 - see above
+
+    url = None if endpoint is None else signal_url(endpoint, _METRICS_PATH)
+    return OTLPMetricExporter(endpoint=url, headers=headers, timeout=timeout_s)
+
+
+def _grpc_metrics(endpoint: str | None, headers: dict[str, str] | None, timeout_s: float | None) -> MetricExporter:
+    try:
+        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter  # noqa: PLC0415 - extra
+    except ImportError as exc:
+        raise ConfigInvalid("sending metrics over `grpc` needs more packages; install `shoal[grpc]`") from exc
+    if endpoint is not None:
+        signal_url(endpoint, "")
+    return OTLPMetricExporter(endpoint=endpoint, headers=headers, timeout=timeout_s)
 
 
 def prometheus(port: int = 9464, address: str = "127.0.0.1", *, service_name: str | None = None) -> Metrics:
@@ -197,17 +222,18 @@ def _measuring(
     service_name: str | None,
     stop: Callable[[], object] | None = None,
     port: int | None = None,
+    failures: Callable[[], int] = int,
 ) -> Metrics:
     from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415 - see above
 
     provider = MeterProvider([reader], resource_of(service_name), shutdown_on_exit=False)
 
     def close() -> None:
-        provider.shutdown()
+        provider.shutdown(_CLOSE_MILLIS)
         if stop is not None:
             stop()
 
-    return Metrics(provider, on_close=close, port=port)
+    return Metrics(provider, on_close=close, port=port, failures=failures)
 
 
 def through(provider: TracerProvider, *, capture_content: bool = False, history: Reader | None = None) -> Telemetry:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -86,4 +87,18 @@ def _value(value: Value) -> dict[str, Any]:
         case str():
             return {"type": "string", "value": value}
         case _:
-            return {"type": "string", "value": _encode(value).decode()}
+            return {"type": "string", "value": f"[{','.join([_listed(item) for item in value])}]"}
+
+
+def _listed(item: str | float) -> str:
+    """Return *item* as JSON the way Jaeger itself writes it into a list, so that both files of a trace say the same.
+
+    Source: Go's `encoding/json`, "Marshal": numbers as ES6 has them.
+    """
+    if not isinstance(item, float):
+        return _encode(item).decode()
+    if not item or 1e-6 <= abs(item) < 1e21:
+        digits = format(Decimal(repr(item)), "f")
+        return digits.rstrip("0").rstrip(".") if "." in digits else digits
+    mantissa, _, power = repr(item).partition("e")
+    return f"{mantissa}e{int(power):+d}"

@@ -63,6 +63,7 @@ class Metrics:
         provider: OpenTelemetry's; `None` takes the one that the program has set.
         on_close: Called by `close`, such as to stop an exporter of ours; `None` for nothing.
         port: Where a Prometheus fetches them; `None` where none does.
+        failures: Says how many exports came to nothing.
     """
 
     def __init__(
@@ -71,12 +72,14 @@ class Metrics:
         *,
         on_close: Callable[[], object] | None = None,
         port: int | None = None,
+        failures: Callable[[], int] = int,
     ) -> None:
         from opentelemetry.metrics import get_meter_provider  # noqa: PLC0415 - only those who measure pay for it
 
         self._meter = (provider or get_meter_provider()).get_meter(names.SCOPE)
         self._on_close = on_close
         self.port = port
+        self._failures = failures
         self._runs: dict[str, _Seen] = {}
         self._watched: Watched | None = None
         self.faults = 0
@@ -119,6 +122,11 @@ class Metrics:
     def __repr__(self) -> str:
         return f"<Metrics of {len(self._runs)} runs>"
 
+    @property
+    def failed(self) -> int:
+        """How many times the figures were sent and not taken; the next time sends them again."""
+        return self._failures()
+
     def watch(self, swarm: Watched) -> None:
         """Measure what no event of *swarm* says: its runs by state, pools, lanes, restarts."""
         self._watched = swarm
@@ -135,10 +143,12 @@ class Metrics:
         self._commits.record(seconds, {names.METRIC_EVENTS: "one" if events == 1 else "many"})
 
     def close(self) -> None:
-        """Watch no longer, and stop what was started for it."""
-        self._watched = None
-        if self._on_close is not None:
-            self._on_close()
+        """Stop what was started for it, which sends the newest figures, and watch no longer."""
+        try:
+            if self._on_close is not None:
+                self._on_close()
+        finally:
+            self._watched = None
 
     def _of(
         self, read: Callable[[SwarmStatistics], Iterable[Observation]]

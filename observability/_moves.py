@@ -6,7 +6,7 @@ the transition itself. Figures follow the same rules as `TransitionRow` of the l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import final
 
@@ -16,7 +16,7 @@ from shoal.observability import names
 from shoal.observability._inferences import Inferences
 from shoal.observability._open import UNFINISHED, Open, Place
 from shoal.observability._spans import MOST_REGIONS, Link, Span, Value
-from shoal.observability._tally import NOTHING, Bill, Stretch
+from shoal.observability._tally import NOTHING, Bill, Stretch, Used, sent
 from shoal.observability._tool_calls import ToolCalls
 from shoal.runtime.events import (
     GateBlocked,
@@ -49,7 +49,7 @@ class Moves:
         self._routing_cost: Decimal | None = _ZERO
         self._move_cost: Decimal | None = _ZERO
         self._cached = 0
-        self._sent: Mapping[str, Stretch] = {}
+        self._sent: Sequence[Used] = ()
         self._gates: dict[str, int] = {}
         self._forced: set[str] = set()
 
@@ -157,25 +157,23 @@ class Moves:
         """Take note of what an inference cost, where a transition pays for it or is measured by it."""
         purpose, cost = bill.completed.purpose, bill.completed.cost
         if purpose == "stage":
-            usage, after = bill.usage, bill.sent()
-            self._settle_made(self._measured(usage.cache_read, usage.input - usage.cache_read, after))
-            self._cached = usage.cache_read + bill.written
-            self._sent = after
+            if self._made is not None:
+                self._settle_made(self._measured(bill))
+            self._cached = bill.read + bill.written
+            self._sent = bill.regions
         elif purpose == "routing":
             self._routing_cost = _sum(self._routing_cost, cost)
         elif purpose == "compaction" and (self._place.move or self._made) is not None:
             self._move_cost = _sum(self._move_cost, cost)
 
-    def _measured(self, cached: int, uncached: int, after: Mapping[str, Stretch]) -> dict[str, Value]:
-        if self._made is None:
-            return {}
-        before = self._sent
+    def _measured(self, bill: Bill) -> dict[str, Value]:
+        before, after = sent(self._sent), sent(bill.regions)
         every = {**before, **after}
         regions = sorted(every, key=lambda name: -max(_in(before, name).tokens, _in(after, name).tokens))[:MOST_REGIONS]
         return {
-            names.CACHED_AFTER: cached,
-            names.UNCACHED_AFTER: uncached,
-            names.CACHE_LOST: max(0, self._cached - cached),
+            names.CACHED_AFTER: bill.read,
+            names.UNCACHED_AFTER: bill.input - bill.read,
+            names.CACHE_LOST: max(0, self._cached - bill.read),
             names.MOVED_REGIONS: tuple(regions),
             names.TOKENS_BEFORE: tuple([_in(before, name).tokens for name in regions]),
             names.TOKENS_AFTER: tuple([_in(after, name).tokens for name in regions]),
@@ -218,8 +216,8 @@ class Moves:
         return shown
 
 
-def _in(sent: Mapping[str, Stretch], region: str) -> Stretch:
-    return sent.get(region, NOTHING)
+def _in(shown: Mapping[str, Stretch], region: str) -> Stretch:
+    return shown.get(region, NOTHING)
 
 
 def _sum(known: Decimal | None, more: Decimal | None) -> Decimal | None:

@@ -12,12 +12,8 @@ from typing import Any
 import msgspec
 
 from shoal.observability import names
+from shoal.observability._otlp_wire import IS_REMOTE, KINDS, KNOWS_REMOTE, STATUSES
 from shoal.observability._spans import Link, Span, SpanEvent, Value
-
-_KINDS = {"internal": 1, "client": 3}
-_STATUSES = {"unset": 0, "ok": 1, "error": 2}
-_KNOWS_REMOTE = 0x100
-_IS_REMOTE = 0x200
 
 _encode = msgspec.json.Encoder().encode
 
@@ -38,9 +34,9 @@ def _span(span: Span) -> dict[str, Any]:
     if span.parent_id is not None:
         made["parentSpanId"] = span.parent_id
     # As the SDK's exporter has them: a receiver that gets a span live and from a file can tell that it is the same.
-    made["flags"] = _KNOWS_REMOTE | (_IS_REMOTE if span.remote_parent else 0)
+    made["flags"] = KNOWS_REMOTE | (IS_REMOTE if span.remote_parent else 0)
     made["name"] = span.name
-    made["kind"] = _KINDS[span.kind]
+    made["kind"] = KINDS[span.kind]
     made["startTimeUnixNano"] = str(span.start_ns)
     made["endTimeUnixNano"] = str(span.end_ns)
     made["attributes"] = _pairs(span.attributes)
@@ -53,7 +49,7 @@ def _span(span: Span) -> dict[str, Any]:
 
 
 def _status(span: Span) -> dict[str, Any]:
-    code = _STATUSES[span.status]
+    code = STATUSES[span.status]
     reason = span.attributes.get(names.REASON)
     return {"code": code, "message": reason} if span.status == "error" and reason else {"code": code}
 
@@ -64,7 +60,7 @@ def _event(event: SpanEvent) -> dict[str, Any]:
 
 def _link(span: Span, link: Link) -> dict[str, Any]:
     kind = _pairs({names.LINK_KIND: link.kind})
-    return {"traceId": span.trace_id, "spanId": link.span_id, "attributes": kind, "flags": _KNOWS_REMOTE}
+    return {"traceId": span.trace_id, "spanId": link.span_id, "attributes": kind, "flags": KNOWS_REMOTE}
 
 
 def _pairs(attributes: Mapping[str, Value]) -> list[dict[str, Any]]:

@@ -11,12 +11,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import cast, final
 
-from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanContext, TraceFlags
 
-from shoal.observability._readable import readable
+from shoal.observability._hush import Hush
+from shoal.observability._senders import Sender
 from shoal.observability._spans import Span
 
 QUEUE_SPANS = 65_536
@@ -27,16 +27,14 @@ EVERY_S = 1.0
 
 _ABORT_S = 1.0
 _logger = logging.getLogger("shoal.observability")
-_NOISY = ("opentelemetry.exporter.otlp.proto.http.trace_exporter", "opentelemetry.sdk.trace.export")
 
 
 @final
 class Pipeline:
-    """Sends spans through *exporter* in batches, from a thread of its own.
+    """Sends spans through *sender* in batches, from a thread of its own.
 
     Args:
-        exporter: Of the SDK's kind.
-        resource: What the spans come from.
+        sender: Sends one batch.
         queue_spans: Most spans that wait; one more is dropped and counted.
         batch_spans: Most spans of one request.
         every_s: Seconds after which a batch goes out even if it is small.
@@ -44,15 +42,14 @@ class Pipeline:
 
     def __init__(
         self,
-        exporter: SpanExporter,
-        resource: Resource,
+        sender: Sender,
         *,
         queue_spans: int = QUEUE_SPANS,
         batch_spans: int = BATCH_SPANS,
         every_s: float = EVERY_S,
     ) -> None:
         self._queue_spans = queue_spans
-        self._counting = CountingExporter(exporter, resource)
+        self._counting = CountingExporter(sender)
         self._processor = BatchSpanProcessor(
             self._counting,
             max_queue_size=queue_spans,
@@ -128,17 +125,15 @@ class _Queued(ReadableSpan):
 
 @final
 class CountingExporter(SpanExporter):
-    """Counts what *exporter* makes of each batch, and tells of the first failure only.
+    """Counts what *sender* makes of each batch, and tells of the first failure only.
 
     Args:
-        exporter: The one that sends.
-        resource: What the spans come from.
+        sender: The one that sends.
     """
 
-    def __init__(self, exporter: SpanExporter, resource: Resource) -> None:
-        self._exporter = exporter
-        self._resource = resource
-        self._hush = _Hush()
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+        self._hush = Hush()
         self._down = threading.Lock()
         self.taken = 0
         """Spans that have left the queue."""
@@ -150,16 +145,15 @@ class CountingExporter(SpanExporter):
         self.taken += len(spans)
         with self._hush:
             try:
-                batch = [readable(queued.span, self._resource) for queued in cast("Sequence[_Queued]", spans)]
-                result = self._exporter.export(batch)
+                taken = self._sender.send([queued.span for queued in cast("Sequence[_Queued]", spans)])
             except Exception as exc:  # noqa: BLE001 - an exporter of anybody's; counted and told like any failure
                 self._fail(len(spans), f"{type(exc).__name__}: {exc}")
                 return SpanExportResult.FAILURE
-        if result is SpanExportResult.SUCCESS:
-            self.exported += len(spans)
-        else:
-            self._fail(len(spans), self._hush.last or "it said no more")
-        return result
+        self.exported += taken
+        if taken == len(spans):
+            return SpanExportResult.SUCCESS
+        self._fail(len(spans) - taken, self._hush.last or "it said no more")
+        return SpanExportResult.FAILURE
 
     def _fail(self, spans: int, why: str) -> None:
         if not self.failed:
@@ -171,7 +165,7 @@ class CountingExporter(SpanExporter):
     def shutdown(self) -> None:
         """Close what sends, once; a request that is under way gives up."""
         if self._down.acquire(blocking=False):
-            self._exporter.shutdown()
+            self._sender.shutdown()
 
     def unhush(self) -> None:
         """Let the SDK log again what it has to say of us: the last request is through."""
@@ -180,39 +174,6 @@ class CountingExporter(SpanExporter):
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Return true: nothing is held here."""
         return True
-
-
-@final
-class _Hush(logging.Filter):
-    """Keeps what the SDK logs while we export to itself: `last` is the newest line of it.
-
-    It is bound to the thread that exports for us; what other exporters of the process log is not touched.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.last = ""
-        self._here = threading.local()
-        for name in _NOISY:
-            logging.getLogger(name).addFilter(self)
-
-    def __enter__(self) -> None:
-        self.last = ""
-        self._here.exporting = True
-
-    def __exit__(self, *_exc: object) -> None:
-        self._here.exporting = False
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if not getattr(self._here, "exporting", False):
-            return True
-        self.last = record.getMessage()
-        return False
-
-    def close(self) -> None:
-        """Let go of the loggers."""
-        for name in _NOISY:
-            logging.getLogger(name).removeFilter(self)
 
 
 def within(stalled_s: float, work: Callable[[], object], progress: Callable[[], int]) -> bool:

@@ -103,7 +103,7 @@ class Tree(msgspec.Struct, frozen=True, gc=False):
 
 def span_id_of(run_id: str, seq: int, name: str) -> str:
     """Return the id of the span *name* that event *seq* of *run_id* opened."""
-    return hashlib.sha256(f"{run_id}:{seq}:{name}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{run_id}:{seq}:{name}".encode()).digest()[:8].hex()
 
 
 def tree_of(root: str, traceparent: str | None = None) -> Tree:

@@ -14,7 +14,7 @@ from shoal.observability import names
 from shoal.observability._spans import MOST_REGIONS, SpanEvent, Value
 from shoal.runtime.events import InferenceCompleted
 
-_REPLY = ("reply.text", "reply.reasoning")
+_REPLY = frozenset(("reply.text", "reply.reasoning"))
 _ZERO = Decimal(0)
 _MOST_LISTED = 128
 
@@ -39,6 +39,11 @@ class Stretch(NamedTuple):
 NOTHING = Stretch(0, 0, 0)
 
 
+def sent(regions: Iterable[Used]) -> Mapping[str, Stretch]:
+    """Return what each of *regions* had in a request, by name."""
+    return {used[0]: Stretch(used[1], used[2], used[2] + used[3]) for used in regions}
+
+
 @final
 class Bill:
     """What one inference used, in all and by region.
@@ -47,32 +52,34 @@ class Bill:
         completed: The inference.
     """
 
-    __slots__ = ("completed", "regions", "reply_cost", "usage", "written")
+    __slots__ = ("completed", "input", "output", "read", "reasoning", "regions", "reply_cost", "written")
 
     def __init__(self, completed: InferenceCompleted) -> None:
         self.completed = completed
-        self.usage = usage = completed.billed
-        self.written = usage.cache_write + usage.cache_write_long
+        uncached, self.read, written, written_long, self.output, self.reasoning = completed.usage
+        self.written = written + written_long
+        self.input = uncached + self.read + self.written
         self.reply_cost: Decimal | None = _ZERO
-        self.regions: list[Used] = []
+        self.regions = regions = list[Used]()
         for share in completed.attribution:
-            if share.owner in _REPLY:
-                self.reply_cost = _sum(self.reply_cost, share.cost)
+            owner, cost = share.owner, share.cost
+            if owner in _REPLY:
+                self.reply_cost = _sum(self.reply_cost, cost)
             else:
                 read, written = share.cache_read, share.cache_write + share.cache_write_long
-                self.regions.append((share.owner, share.uncached + read + written, read, written, share.cost))
+                regions.append((owner, share.uncached + read + written, read, written, cost))
 
     def attributes(self, made: dict[str, Value]) -> None:
         """Put it into the attributes *made* of the inference's span."""
-        usage, cost = self.usage, self.completed.cost
-        made[names.INPUT_TOKENS] = usage.input
-        made[names.OUTPUT_TOKENS] = usage.output
-        if usage.cache_read:
-            made[names.CACHE_READ_TOKENS] = usage.cache_read
+        cost = self.completed.cost
+        made[names.INPUT_TOKENS] = self.input
+        made[names.OUTPUT_TOKENS] = self.output
+        if self.read:
+            made[names.CACHE_READ_TOKENS] = self.read
         if self.written:
             made[names.CACHE_WRITE_TOKENS] = made[names.CACHE_CREATION_TOKENS] = self.written
-        if usage.reasoning:
-            made[names.REASONING_TOKENS] = usage.reasoning
+        if self.reasoning:
+            made[names.REASONING_TOKENS] = self.reasoning
         if cost is not None:
             made[names.COST_USD] = made[names.OPERATION_COST] = float(cost)
         if self.reply_cost:
@@ -82,10 +89,6 @@ class Bill:
     def table(self, at_ns: int) -> tuple[SpanEvent, ...]:
         """Return all its regions as a span event, where the attributes do not show them all."""
         return _table(self.regions, at_ns)
-
-    def sent(self) -> Mapping[str, Stretch]:
-        """Return what each region had in the request, by name."""
-        return {used[0]: Stretch(used[1], used[2], used[2] + used[3]) for used in self.regions}
 
 
 @final
@@ -119,13 +122,12 @@ class Tally:
 
     def add(self, bill: Bill) -> None:
         """Add one inference."""
-        usage = bill.usage
         self.calls += 1
-        self.input += usage.input
-        self.read += usage.cache_read
+        self.input += bill.input
+        self.read += bill.read
         self.written += bill.written
-        self.output += usage.output
-        self.reasoning += usage.reasoning
+        self.output += bill.output
+        self.reasoning += bill.reasoning
         self.cost = _sum(self.cost, bill.completed.cost)
         self.reply_cost = _sum(self.reply_cost, bill.reply_cost)
         self.simulated = self.simulated or bill.completed.simulated

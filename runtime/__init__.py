@@ -29,7 +29,7 @@ from shoal.runtime._state import RunState, fold
 from shoal.runtime._statistics import LaneStatistics, SwarmStatistics
 from shoal.runtime._swarm import Swarm
 from shoal.runtime._trees import Started, agent
-from shoal.runtime.context import PartStored
+from shoal.runtime.context import Components, ContextComponent, PartStored, Surroundings
 from shoal.runtime.events import BudgetGiven, Event
 from shoal.runtime.journal import (
     Journal,
@@ -40,7 +40,20 @@ from shoal.runtime.journal import (
     SqliteJournal,
     SqliteReader,
 )
-from shoal.runtime.tools import BUILT_IN, Effects, FunctionTool, Grants, Permissions, Tool, ToolResult, tool
+from shoal.runtime.tools import (
+    BUILT_IN,
+    Effects,
+    FolderMemory,
+    FunctionTool,
+    Grants,
+    Memory,
+    Note,
+    NoteRefused,
+    Permissions,
+    Tool,
+    ToolResult,
+    tool,
+)
 
 __all__ = [
     "BUILT_IN",
@@ -49,8 +62,11 @@ __all__ = [
     "Attachment",
     "BudgetGiven",
     "Clock",
+    "Components",
+    "ContextComponent",
     "Effects",
     "Event",
+    "FolderMemory",
     "FunctionTool",
     "GivenTool",
     "Grants",
@@ -60,7 +76,10 @@ __all__ = [
     "Ledger",
     "Limits",
     "McpServer",
+    "Memory",
     "MemoryJournal",
+    "Note",
+    "NoteRefused",
     "Observer",
     "Outcome",
     "PartStored",
@@ -82,6 +101,7 @@ __all__ = [
     "SqliteReader",
     "StageRow",
     "Started",
+    "Surroundings",
     "Swarm",
     "SwarmStatistics",
     "Tally",

@@ -95,7 +95,9 @@ def _plain_tool(tool: Tool) -> dict[str, Any]:
         "description": tool.description,
         "effects": asdict(tool.effects),  # what a call counts as depends on them, so they are part of the history
     }
-    return said if tool.connector is None else {**said, "connector": tool.connector}
+    if tool.connector is not None:
+        said["connector"] = tool.connector
+    return {**said, "deferred": True} if tool.deferred else said
 
 
 def _plain(bundle: Bundle) -> dict[str, Any]:

@@ -20,9 +20,9 @@ from shoal.runtime._live import Live
 from shoal.runtime._output import submit
 from shoal.runtime._parts import bring_in, kept, looked_at
 from shoal.runtime._people import approved, ask_person
+from shoal.runtime._program import loadable
 from shoal.runtime._scripting import heard, vetted
 from shoal.runtime._side import order_summaries, wait_for_summaries, write
-from shoal.runtime._state import Turn
 from shoal.runtime._tracking import (
     WRITES,
     Tracked,
@@ -33,6 +33,7 @@ from shoal.runtime._tracking import (
     tracked_read,
     written_file,
 )
+from shoal.runtime._visit import Turn
 from shoal.runtime.context import (
     CONVERSATION,
     NOTHING_SAID,
@@ -54,6 +55,7 @@ from shoal.runtime.tools import (
     AGENTS,
     CONTEXT_ATTACH,
     FAN_OUT,
+    LOAD_TOOLS,
     QUESTIONS,
     SHELL,
     SUBMIT_OUTPUT,
@@ -86,7 +88,8 @@ async def run_calls(live: Live) -> None:
             continue
         if live.state.parked(index):
             continue
-        verdict = judge(live.state.stage.tools, call.name, str(call.arguments), live.permitted)
+        stage = live.state.stage
+        verdict = judge(stage.tools, call.name, str(call.arguments), live.permitted, stage.deferred)
         if verdict.tool is not None and verdict.tool.name == SHELL:
             verdict = await with_line(verdict, _line_rules(live), live.host.threads)
         if verdict.asks and approved(live, turn, index, verdict) is not True:
@@ -166,9 +169,22 @@ async def _own_call(live: Live, turn: Turn, index: int, tool: Tool, args: Mappin
     elif tool.name == SUBMIT_OUTPUT:
         result = await submit(live, turn.seq, index, args)
         _complete(live, turn, index, result)
+    elif tool.name == LOAD_TOOLS:
+        _complete(live, turn, index, _load(live, args))
     else:
         said = f"`{FAN_OUT}` must be the only call of its turn; call it alone"
         _complete(live, turn, index, ToolResult.error(said))
+
+
+def _load(live: Live, args: Mapping[str, Any]) -> ToolResult:
+    """Say which deferred tools are on offer now; that the call is journaled puts them there."""
+    stage = live.state.stage
+    known, unknown = loadable(stage, args["names"])
+    missing = f"there is no deferred tool {', '.join(map(repr, unknown))}" if unknown else ""
+    if not known:
+        return ToolResult.error(f"{missing}; there is {', '.join(f'`{name}`' for name in stage.deferred)}")
+    said = f"You can call {', '.join(f'`{name}`' for name in known)} from your next turn on."
+    return ToolResult.of(f"{said} But {missing}." if missing else said)
 
 
 async def _operate(live: Live, turn: Turn, index: int, name: str, args: Mapping[str, Any]) -> None:

@@ -10,11 +10,13 @@ import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar, final
 
 import anyio
+from msgspec.structs import replace
 
 from shoal.actors import ChildSpec, DynamicSupervisor, SupervisionEvent
 from shoal.blueprints import Blueprint, ChildSupervision, ModelSettings, load, resolve, stage_tools
@@ -49,14 +51,16 @@ from shoal.runtime._script_tools import signature
 from shoal.runtime._seed_files import OWN_FOLDER
 from shoal.runtime._seeds import callers_of
 from shoal.runtime._serving import Servants
+from shoal.runtime._side import condensed
 from shoal.runtime._spawn import Birth, Drafting, conceive, give_birth, part_of
 from shoal.runtime._standings import Standing, Standings
 from shoal.runtime._state import RunState
 from shoal.runtime._transforms import as_seeds, carried
+from shoal.runtime.context import SHIPPED, Components
 from shoal.runtime.events import BudgetReached, ChildEnded, ChildSpawned, Lane, RestartRule, RunSpawned
 from shoal.runtime.journal import Journal
 from shoal.runtime.scripts import MARK, Functions, Sandbox
-from shoal.runtime.tools import Permissions, Shell, Tool
+from shoal.runtime.tools import Memory, Permissions, Shell, Tool
 
 Watcher = Callable[[TextDelta], None]
 _READY = 256
@@ -100,6 +104,8 @@ class Hall:
         pools: Limits of pools by name.
         scripts: Functions of the program in the place of scripts, by the path that a blueprint names.
         mcp: MCP servers whose tools runs may use.
+        components: What may stand in prompts beside regions; `None` for what ships.
+        memory: What is remembered from run to run; `None` for nothing.
     """
 
     def __init__(
@@ -113,7 +119,11 @@ class Hall:
         pools: Mapping[str, int],
         scripts: Mapping[str, Functions] | None = None,
         mcp: Sequence[McpServer] = (),
+        components: Components | None = None,
+        memory: Memory | None = None,
     ) -> None:
+        self.components = SHIPPED if components is None else components
+        self.memory = memory
         self.journal = journal
         self.clock = clock
         self.limits = limits
@@ -224,7 +234,18 @@ class Hall:
         connected = await self.connections.tools_for(bundle, tools) if len(self.connections) else ()
         key = (id(bundle), *map(id, tools), *map(id, connected))
         # What the key names is kept with the program: while that lives, its ids name nothing else.
-        return self._ready.get(key, lambda: ((bundle, tools, connected), Program(bundle, tools, connected)))[1]
+        return self._ready.get(key, lambda: ((bundle, tools, connected), self._composed(bundle, tools, connected)))[1]
+
+    def _composed(self, bundle: Bundle, tools: Sequence[Tool], connected: Sequence[Tool]) -> Program:
+        missing = [name for name in bundle.blueprint.components if name not in self.components]
+        if missing:
+            near = get_close_matches(missing[0], [each.name for each in self.components], n=1)
+            hint = f"did you mean `{near[0]}`?" if near else "register it with `swarm.components.register(…)`"
+            raise SpawnRefused(
+                f"{bundle.blueprint.name!r} wants the component {missing[0]!r} in its prompts, and this swarm has none"
+                f" of that name; {hint}"
+            )
+        return Program(bundle, tools, connected, self.components)
 
     def adopt(self, blueprint: Blueprint) -> Bundle:
         """Return *blueprint*, built in Python, with its workers; the same object is made ready once."""
@@ -249,7 +270,13 @@ class Hall:
         if missing:
             listed = ", ".join(f"`{name}`" for name in missing)
             raise DefinitionMissing(f"this run has the functions {listed} as tools; give them again with `tools=[…]`")
-        return Program(bundle, [at_hand[str(tool["name"])] for tool in given], connected, recorded_as=digest)
+        missing = [name for name in bundle.blueprint.components if name not in self.components]
+        if missing:
+            raise DefinitionMissing(
+                f"this run has the component {missing[0]!r} in its prompts; register it again with `swarm.components`"
+            )
+        functions = [at_hand[str(tool["name"])] for tool in given]
+        return Program(bundle, functions, connected, self.components, recorded_as=digest)
 
     def check_functions(self, spawned: RunSpawned, tools: Sequence[Tool]) -> None:
         """See that the functions that stand in the place of a run's scripts are here; a changed one is named.
@@ -454,7 +481,10 @@ class Hall:
         await cancel_strays(self, state)
 
     def _looked_at(self, digest: str) -> Program:
-        return self._ready.get(("looked at", digest), lambda: (None, recorded(self.journal.definition(digest))))[1]
+        def make() -> tuple[object, Program]:
+            return None, recorded(self.journal.definition(digest), self.components)
+
+        return self._ready.get(("looked at", digest), make)[1]
 
     def arrived(self, live: Live, wake: Callable[[], None], *, stop: Callable[[], Awaitable[None]] | None) -> None:
         """Take note of a life of a run; one that has a *stop* of its own never leaves memory before its end."""
@@ -529,7 +559,14 @@ class Hall:
         allowed = (made.children_deeper - 1, program.blueprint.max_child_depth, wanted.most_depth)
         takes = callers_of(program.regions)
         offered = {name: text for name, text in wanted.offered.items() if name in takes}
-        given, carried_over = as_seeds(carried(live.state, program.blueprint, program.regions), program.regions)
+        carries = carried(live.state, program.blueprint, program.regions)
+        ready = [
+            replace(each, text=await condensed(live, each.source, each.text)) if each.summarize else each
+            for each in carries
+        ]
+        if live.state.ended is not None:  # while its region was summarised
+            raise RunIsOver(f"run {parent} is over; it can have no more children", run_id=parent)
+        given, carried_over = as_seeds(ready, program.regions)
         birth = Birth(
             run_id,
             program,

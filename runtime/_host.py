@@ -21,7 +21,7 @@ from shoal.runtime._pools import Pools
 from shoal.runtime.events import ChildEnded, Lane
 from shoal.runtime.journal import Journal
 from shoal.runtime.scripts import Sandbox
-from shoal.runtime.tools import Permissions, Shell, Tool
+from shoal.runtime.tools import Memory, Permissions, Shell, Tool
 
 if TYPE_CHECKING:
     from shoal.runtime._budget import Purses
@@ -97,6 +97,7 @@ class Host(Protocol):
     shell: Shell
     sandbox: Sandbox
     purses: Purses
+    memory: Memory | None
 
     def serving(self, model: ModelSettings | None, override: str | None) -> Sequence[Serving]:
         """Return who may serve a stage with these settings, best first; *override* (`provider:model`) wins over all.

@@ -19,18 +19,23 @@ from shoal.runtime._hooks import before_inference, seen
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
 from shoal.runtime._measure import count_with
+from shoal.runtime._own_tools import rescan
 from shoal.runtime._parts import made_by_model
 from shoal.runtime._routed_parts import route_parts, vetted_parts
 from shoal.runtime._scripting import draft_of, frees, kept_renders, vetted
 from shoal.runtime._side import write
-from shoal.runtime._state import calls_of
+from shoal.runtime._state import BUILD
+from shoal.runtime._visit import calls_of
 from shoal.runtime.context import CONVERSATION, NOTHING_SAID, Draft, Prompt
-from shoal.runtime.events import InferenceCompleted, InferenceStarted, ModelChanged, VolatilityBroken
+from shoal.runtime.events import InferenceCompleted, InferenceStarted, ModelChanged, ScriptFailed, VolatilityBroken
 
 
 async def infer(live: Live) -> None:
     """Ask the model for the stage's next turn, and journal what comes of it."""
     await count_with(live, live.serving())
+    if live.state.program.blueprint.dynamic_tools:
+        await rescan(live)
+    complain(live)
     await deliver_mail(live)
     if not await before_inference(live):
         return
@@ -112,6 +117,14 @@ async def _billed(
     for account in accounts:
         account.spend(payload)
     return payload, completed
+
+
+def complain(live: Live) -> None:
+    """Journal of each component that raised that it is left out, once a run."""
+    state = live.state
+    for name, why in tuple(state.left_out.items()):
+        if name not in state.complained:
+            live.emit(ScriptFailed(name, BUILD, "raised", why))
 
 
 async def deliver_mail(live: Live) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, final
 
 import anyio
+import msgspec
 
 from shoal.blueprints import Permission
 from shoal.providers import Message
@@ -43,6 +44,21 @@ class Late(Exception):
 
 
 @final
+class Condensed(msgspec.Struct):
+    """A summary of a region for a child.
+
+    Args:
+        digest: What stands for the text that it is of.
+        job: The job that makes it.
+        text: The summary; empty until it is made, and where none could be.
+    """
+
+    digest: bytes
+    job: int
+    text: str = ""
+
+
+@final
 class Live:
     """One life of a run: what the steps of a run work with.
 
@@ -59,12 +75,14 @@ class Live:
         "_permitted",
         "_serving",
         "_settled",
+        "condensed",
         "fan_outs",
         "gone",
         "host",
         "idle_since",
         "renders",
         "run_id",
+        "scanned",
         "scripts",
         "state",
     )
@@ -89,6 +107,10 @@ class Live:
         """This life is over; a job that comes back late changes nothing."""
         self.fan_outs: dict[tuple[int, int], Plan] = {}
         """How the fan-out calls that are under way are carried out, by seq of the reply and number of the call."""
+        self.condensed: dict[str, Condensed] = {}
+        """The newest summary of a region that was made for a child, by region."""
+        self.scanned: tuple[tuple[str, int, int], ...] = ()
+        """What the folder of the run's own tools held when it was looked at last."""
         self.idle_since: float | None = None
         """Since when it has only had to wait, in monotonic seconds; `None` while it is at work."""
         self._serving: tuple[tuple[str, str, int], Serving] | None = None
@@ -225,7 +247,8 @@ class Live:
     def job_on(self, region: str) -> LaneStarted | None:
         """Return the summary of *region* that is under way; `None` for none."""
         for job in self.state.jobs.values():
-            if job.started.lane == "compaction" and job.started.region == region:
+            started = job.started
+            if started.lane == "compaction" and started.region == region and not started.aside:
                 return job.started
         return None
 

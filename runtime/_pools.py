@@ -145,7 +145,7 @@ class Pools:
 
     def statistics(self) -> Mapping[str, PoolStatistics]:
         """Return how busy each pool is, by name."""
-        return {name: pool.statistics() for name, pool in self._pools.items()}
+        return {name: pool.statistics() for name, pool in tuple(self._pools.items())}
 
     def way(self, provider: str, model: str, run_id: str) -> AbstractAsyncContextManager[None]:
         """Return what holds a place towards *provider*, and one towards *model* where that has a limit."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
@@ -18,9 +18,18 @@ from shoal.providers import NO_TOOLS, PolicyStep, Text, ToolSet
 from shoal.runtime._bundle import Bundle, definition_of, read_definition
 from shoal.runtime._output_spec import NOTHING_ASKED, OutputAsked, merged, told
 from shoal.runtime._script_tools import ToolFile, script_tool
-from shoal.runtime.context import Layout, Theme, layout_of, names_of
+from shoal.runtime.context import (
+    DEFERRED_TOOLS,
+    SHIPPED,
+    Components,
+    ContextComponent,
+    Layout,
+    Theme,
+    layout_of,
+    names_of,
+)
 from shoal.runtime.scripts import Script
-from shoal.runtime.tools import BUILT_IN, SUBMIT_OUTPUT, Effects, Tool, compiled, schema_bytes
+from shoal.runtime.tools import BUILT_IN, LOAD_TOOLS, MEMORY, SUBMIT_OUTPUT, Effects, Tool, compiled, schema_bytes
 
 
 @final
@@ -41,6 +50,8 @@ class StageProgram:
         stages_ahead: A stage that may follow, at once or later, offers the same tools to the same model.
         output: What its answer has to look like.
         allowed: Of *offered*, the tools that it may call, by name; `None` for all of them.
+        deferred: Tools that stand by name only until the model loads them, by name; sorted.
+        components: What stands in its prompt beside regions, in order.
     """
 
     stage: Stage
@@ -55,6 +66,8 @@ class StageProgram:
     stages_ahead: bool = False
     output: OutputSpec = field(default_factory=OutputSpec)
     allowed: tuple[str, ...] | None = None
+    deferred: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
+    components: tuple[ContextComponent, ...] = ()
 
     @property
     def name(self) -> str:
@@ -76,6 +89,7 @@ class Program:
         bundle: The blueprint, with the ones its stages name as workers.
         given: Tools that the spawn brings in code.
         connected: Tools of MCP servers; the stages that list them, or their servers, see them.
+        components: What may stand in prompts beside regions; `None` for what ships.
         recorded_as: Digest under which the journal holds it where it was read from there; `None` elsewhere. Functions
             that were changed since give it another digest now.
 
@@ -89,6 +103,7 @@ class Program:
         bundle: Bundle,
         given: Sequence[Tool] = (),
         connected: Sequence[Tool] = (),
+        components: Components | None = None,
         *,
         recorded_as: str | None = None,
     ) -> None:
@@ -121,11 +136,13 @@ class Program:
             stage.name: _stage(blueprint, stage, position, known, for_all, theme, broken)
             for position, stage in enumerate(blueprint.stages)
         }
+        known_components = SHIPPED if components is None else components
+        stages = {name: _composed(blueprint, stage, known_components) for name, stage in stages.items()}
         if blueprint.tool_list == "run":
             whole = offer(_tools_of(stages.values()))
             stages = {name: _restricted(stage, whole) for name, stage in stages.items()}
         self.stages: Mapping[str, StageProgram] = _looking_ahead(stages)
-        self._seen: dict[tuple[str, bool, OutputAsked], StageProgram] = {}
+        self._seen: dict[tuple[str, bool, OutputAsked, bool], StageProgram] = {}
         self._shared: dict[Text, Text] = {}
         self._shared_bytes = 0
 
@@ -146,34 +163,47 @@ class Program:
             self._shared_bytes += len(text)
         return held
 
-    def seen(self, stage: str, *, unattended: bool, asked: OutputAsked = NOTHING_ASKED) -> StageProgram:
+    def seen(
+        self, stage: str, *, unattended: bool, asked: OutputAsked = NOTHING_ASKED, remembers: bool = False
+    ) -> StageProgram:
         """Return *stage* as a run sees it.
 
         Args:
             stage: The stage.
             unattended: Nobody is there to ask: it is offered no tool that would wait for a person.
             asked: What whoever spawned the run asks of its answer.
+            remembers: There is a memory; without one the tools on it are not offered.
         """
-        key = (stage, unattended, asked)
+        key = (stage, unattended, asked, remembers)
         known = self._seen.get(key)
         if known is None:
-            known = self._own(stage, unattended=unattended, asked=asked)
+            known = self._own(stage, unattended=unattended, asked=asked, remembers=remembers)
             if self.blueprint.tool_list == "run":
-                every = [self._own(name, unattended=unattended, asked=asked) for name in self.stages]
+                every = [
+                    self._own(name, unattended=unattended, asked=asked, remembers=remembers) for name in self.stages
+                ]
                 known = _restricted(known, offer(_tools_of(every)))
             self._seen[key] = known
         return known
 
-    def _own(self, stage: str, *, unattended: bool, asked: OutputAsked) -> StageProgram:
+    def _own(self, stage: str, *, unattended: bool, asked: OutputAsked, remembers: bool) -> StageProgram:
         whole = self.stages[stage]
         if asked != NOTHING_ASKED:
             whole = _answering(whole, merged(self.blueprint.output, whole.stage.output, asked))
-        return _left_alone(whole) if unattended else whole
+        if not remembers:
+            whole = _without(whole, MEMORY)
+        if not unattended:
+            return whole
+        needed = {tool_name(name) for name in whole.stage.required_tools}
+        held = {**whole.tools, **whole.deferred}
+        return _without(whole, {n for n, tool in held.items() if tool.effects.asks_human and n not in needed})
 
     @property
     def tool_scripts(self) -> Sequence[Script]:
         """The scripts of the shipped tools that its stages list."""
-        used = {id(tool) for stage in self.stages.values() for tool in stage.tools.values()}
+        used = {
+            id(tool) for stage in self.stages.values() for tool in (*stage.tools.values(), *stage.deferred.values())
+        }
         return [Script(file.path, file.source) for tool, file in self.shipped if id(tool) in used]
 
     @property
@@ -187,17 +217,18 @@ class Program:
         return self.blueprint.stages[position].name if position < len(self.blueprint.stages) else None
 
 
-def recorded(definition: bytes) -> Program:
+def recorded(definition: bytes, components: Components | None = None) -> Program:
     """Return what the journal holds of a run's definition, for those who only look at the run.
 
-    Functions that were given in code stand in it with name and schema; nothing can call them.
+    Functions that were given in code stand in it with name and schema; nothing can call them. Of its components those
+    show that are among *components*; `None` for what ships.
 
     Raises:
         DefinitionMissing: It was written by a newer version.
     """
     bundle, given = read_definition(definition)
     tools = [shown_only(each) for each in given]
-    return Program(bundle, [t for t in tools if not t.connector], [t for t in tools if t.connector])
+    return Program(bundle, [t for t in tools if not t.connector], [t for t in tools if t.connector], components)
 
 
 def shown_only(recorded: Mapping[str, Any]) -> Tool:
@@ -213,6 +244,7 @@ def shown_only(recorded: Mapping[str, Any]) -> Tool:
         effects,
         source and tuple(source),
         connector and tuple(connector),
+        recorded.get("deferred", False),
     )
 
 
@@ -266,6 +298,10 @@ def _stage(
         )
     # A tool of a server is offered under its whole name, however the stage calls it.
     tools = {known[name].name if known[name].connector else name: known[name] for name in names}
+    later = deferred_of(stage, tools.values())
+    if later:
+        tools = {name: tool for name, tool in tools.items() if name not in later}
+        tools[LOAD_TOOLS] = BUILT_IN[LOAD_TOOLS]
     _check_output(blueprint, stage)
     layout = layout_of(blueprint, stage, theme)
     regions = layout.regions.items()
@@ -282,6 +318,7 @@ def _stage(
         refreshing,
         watched,
         stage.model or blueprint.model,
+        deferred=later,
     )
     return _answering(program, merged(blueprint.output, stage.output))
 
@@ -355,11 +392,14 @@ def _answering(program: StageProgram, spec: OutputSpec) -> StageProgram:
     return replace(program, tools=tools, offered=offer(tools), output=spec)
 
 
-def _left_alone(program: StageProgram) -> StageProgram:
-    """Return *program* without the tools that wait for a person, but those that its stage cannot do without."""
-    needed = {tool_name(name) for name in program.stage.required_tools}
-    tools = {name: t for name, t in program.tools.items() if not t.effects.asks_human or name in needed}
-    return program if len(tools) == len(program.tools) else replace(program, tools=tools, offered=offer(tools))
+def _without(program: StageProgram, names: Collection[str]) -> StageProgram:
+    """Return *program* without its tools of *names*; where that leaves nothing to load, nothing is loaded."""
+    if not any(name in program.tools or name in program.deferred for name in names):
+        return program
+    later = {name: tool for name, tool in program.deferred.items() if name not in names}
+    gone = {*names, *(() if later else (LOAD_TOOLS,))} if program.deferred else names
+    tools = {name: tool for name, tool in program.tools.items() if name not in gone}
+    return replace(program, tools=tools, offered=offer(tools), deferred=later)
 
 
 def _tools_of(stages: Iterable[StageProgram]) -> Mapping[str, Tool]:
@@ -381,6 +421,63 @@ def offer(tools: Mapping[str, Tool]) -> ToolSet:
         return NO_TOOLS
     chosen = [tools[name] for name in sorted(tools)]
     return ToolSet(tuple(tool.spec for tool in chosen), sum(tool.tokens for tool in chosen))
+
+
+# --- tools that are loaded later
+
+
+def deferred_of(stage: Stage, tools: Iterable[Tool]) -> Mapping[str, Tool]:
+    """Return those of *tools* that *stage* shows by name only until the model loads them, by name; sorted."""
+    listed = {tool_name(name) for name in stage.deferred_tools}
+    chosen = {
+        tool.name: tool
+        for tool in tools
+        if tool.deferred or not listed.isdisjoint((tool.name, *(tool.connector or ())))
+    }
+    return {name: chosen[name] for name in sorted(chosen)}
+
+
+def loadable(program: StageProgram, wanted: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return which of *wanted* are deferred tools of the stage, by their own names, and which are not."""
+    by_name = by_any_name([tool for tool in program.deferred.values() if tool.connector])
+    known: dict[str, None] = {}
+    unknown: list[str] = []
+    for each in wanted:
+        name = tool_name(each)
+        found = program.deferred.get(name) or by_name.get(name)
+        if found is None:
+            unknown.append(each)
+        else:
+            known[found.name] = None
+    return tuple(known), tuple(unknown)
+
+
+def with_own(program: StageProgram, own: Sequence[Tool]) -> StageProgram:
+    """Return *program* with the tools that the run found in its own folder on offer, behind all others."""
+    return _behind(program, {tool.name: tool for tool in own}) if own else program
+
+
+def loaded(program: StageProgram, names: Iterable[str]) -> StageProgram:
+    """Return *program* with its deferred tools of *names* on offer, behind all others, in that order."""
+    more = {name: program.deferred[name] for name in names if name in program.deferred}
+    return _behind(program, more) if more else program
+
+
+def _behind(program: StageProgram, more: Mapping[str, Tool]) -> StageProgram:
+    behind = [tool for name, tool in more.items() if name not in {spec.name for spec in program.offered.specs}]
+    specs = (*program.offered.specs, *(tool.spec for tool in behind))
+    offered = ToolSet(specs, program.offered.tokens + sum(tool.tokens for tool in behind))
+    allowed = None if program.allowed is None else tuple(sorted({*program.allowed, *more}))
+    return replace(program, tools={**program.tools, **more}, offered=offered, allowed=allowed)
+
+
+def _composed(blueprint: Blueprint, program: StageProgram, known: Components) -> StageProgram:
+    """Return *program* with the components that its prompts get: those of the blueprint, and what it cannot do without.
+
+    A model that is not told the names of deferred tools could load none.
+    """
+    names = (*blueprint.components, *((DEFERRED_TOOLS,) if program.deferred else ()))
+    return replace(program, components=known.used(names)) if names else program
 
 
 def _policy(stage: Stage) -> tuple[PolicyStep, ...] | None:

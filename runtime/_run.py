@@ -241,6 +241,7 @@ class RunActor(Actor):
     async def on_stop(self, reason: Reason) -> None:
         """Leave nothing behind: what lanes still do for this life finds nobody to answer."""
         self.live.gone = True
+        self.live.settled()  # whoever waits for a job of this life is not left waiting
         self._host.drop_jobs(self.live.run_id)
         self._home.left(self.live, None if reason.clean else reason.traceback())
 

@@ -19,12 +19,13 @@ from shoal.runtime._ask import Standing, completion, exchanged, failed, overflow
 from shoal.runtime._budget import Worst
 from shoal.runtime._host import Serving
 from shoal.runtime._lanes import Job, JobFailed
-from shoal.runtime._live import Live
+from shoal.runtime._live import Condensed, Live
 from shoal.runtime._measure import Size, measure
 from shoal.runtime._parts import with_parts
 from shoal.runtime._scripting import vetted_blocks
 from shoal.runtime._seeds import in_text, resolve_seeds
 from shoal.runtime._sources import repeatable, sources_of
+from shoal.runtime._transforms import text_of
 from shoal.runtime.context import (
     CONVERSATION,
     FRAMING_TOKENS,
@@ -139,7 +140,8 @@ def submit_job(live: Live, job_id: int) -> None:
     lanes = live.state.program.blueprint.lanes
     match started.lane:
         case "compaction":
-            settings, work = _settings(lanes.compaction, COMPACTION), _summarise
+            settings = _settings(lanes.compaction, COMPACTION)
+            work = _condense if started.aside else _summarise
         case "titling":
             settings, work = _settings(lanes.titling, TITLING), _title
         case "refresh":
@@ -163,6 +165,8 @@ def take_up_job(live: Live, job_id: int) -> None:
     started = live.state.jobs[job_id].started
     if started.lane == "refresh" and not _repeatable(live, started):
         _degrade(live, job_id, started, "interrupted", "the process died while it ran; what it had done is unknown")
+    elif started.aside:
+        _degrade(live, job_id, started, "interrupted", "the process died while it was made; it is made anew if needed")
     else:
         submit_job(live, job_id)
 
@@ -241,6 +245,47 @@ def _shown(entry: Entry) -> str:
         return entry.text  # nobody said it: a role in front of it would be summarised along, again and again
     calls = "".join(f"\n[call {call.name} {call.arguments}]" for call in entry.message.calls)
     return f"{entry.message.role}: {entry.text}{calls}"
+
+
+# --- summaries for children
+
+
+async def condensed(live: Live, region: str, text: str) -> str:
+    """Return *text*, which is what *region* holds, in summary.
+
+    Where no summary can be had it is given as it is, and an event says so. Children that are given the same share one
+    summary. The run pays for it, and nothing of its window changes.
+    """
+    digest = Text.of(text).digest
+    known = live.condensed.get(region)
+    if known is None or known.digest != digest:
+        known = Condensed(digest, live.state.seq + 1)
+        live.condensed[region] = known
+        submit_job(live, live.emit(LaneStarted("compaction", region, aside=True)))
+    while known.job in live.state.jobs and not live.over:
+        await live.next_settled()
+    if not known.text:
+        live.condensed.pop(region, None)  # the next child tries again
+    return known.text or text
+
+
+async def _condense(live: Live, job_id: int, started: LaneStarted, settings: LaneSettings) -> None:
+    """Have all that a region holds summarised for a child."""
+    wanted = live.condensed.get(started.region)
+    material = text_of(live.state.view.states[started.region])
+    if wanted is None or wanted.job != job_id or Text.of(material).digest != wanted.digest:
+        raise JobFailed("dropped", "the region changed meanwhile", final=True)
+    said = (await _asked(live, job_id, "compaction", settings, started.region, material)).strip()
+    if not _wanted(live, job_id):
+        return
+    if not said:
+        raise JobFailed("blank", "the summary is blank")
+    saved = len(material.encode()) - len(said.encode())
+    if saved <= 0:
+        raise JobFailed("not_smaller", "the summary is not smaller", final=True, bytes_saved=saved)
+    wanted.text = said
+    live.emit(LaneCompleted("compaction", job_id, started.region))
+    live.settled()
 
 
 # --- titles

@@ -15,6 +15,7 @@ from shoal.errors import ConfigInvalid, PartRefused, SpawnRefused
 from shoal.providers import Message, Text
 from shoal.runtime._attachment import Given, SeedValue, given
 from shoal.runtime._edges import enter
+from shoal.runtime._facts import Found, look_up
 from shoal.runtime._host import Host
 from shoal.runtime._live import Live
 from shoal.runtime._own_scripts import check_tools, own_scripts
@@ -101,13 +102,13 @@ class Born:
     Args:
         state: What its first events add up to.
         events: Its first events, in order.
-        scripts: Scripts that its seeds ran, by digest.
+        definitions: Scripts that it uses and facts that it was given, by digest.
         parts: Bytes of the stored parts that it begins with, by digest; empty once they are in the journal.
     """
 
     state: RunState
     events: tuple[Event, ...]
-    scripts: Mapping[str, str]
+    definitions: Mapping[str, bytes]
     parts: dict[str, bytes]
 
     def write(self, host: Host) -> None:
@@ -118,8 +119,8 @@ class Born:
         """
         program = self.state.program
         host.journal.define(program.digest, program.definition)
-        for digest, source in self.scripts.items():
-            host.journal.define(digest, source.encode())
+        for digest, data in self.definitions.items():
+            host.journal.define(digest, data)
         for digest, data in self.parts.items():
             host.journal.store(digest, data)
         self.parts.clear()
@@ -191,16 +192,23 @@ async def conceive(host: Host, birth: Birth) -> Born:
         restarts=birth.restarts,
     )
     entry = birth.stage or program.blueprint.entry
+    found = await look_up(host, program, workdir)
     scripts = dict(await own_scripts(program.blueprint, host.sandbox, host.threads))
     await check_tools(program.tool_scripts, host.sandbox)
     resolved = await _seeded(host, birth, spawned, entry, given_by_caller)
     scripts |= {seed.script.path: seed.script for seed in resolved if seed.script is not None}
     spawned = msgspec.structs.replace(spawned, scripts=tuple((path, script.digest) for path, script in scripts.items()))
     drafting = Drafting()
-    state = RunState(birth.run_id, program, load=partial(part_of, drafting.parts, host.journal))
+    state = RunState(
+        birth.run_id,
+        program,
+        load=partial(part_of, drafting.parts, host.journal),
+        facts=partial(_fact, found.definitions, host.journal),
+    )
     # Worked out on a state of its own first: what is refused here leaves no trace in the journal.
-    events = await _first_events(host, state, spawned, entry, (*resolved, *birth.carried), drafting, scripts)
-    return Born(state, tuple(events), {script.digest: script.source for script in scripts.values()}, drafting.parts)
+    events = await _first_events(host, state, spawned, entry, (*resolved, *birth.carried), drafting, scripts, found)
+    definitions = {script.digest: script.source.encode() for script in scripts.values()}
+    return Born(state, tuple(events), {**definitions, **found.definitions}, drafting.parts)
 
 
 def sources_given(program: Program) -> tuple[ToolSource, ...]:
@@ -212,6 +220,12 @@ def part_of(new: Mapping[str, bytes], journal: Journal, digest: str) -> bytes:
     """Return the bytes of a stored part, which are among the *new* ones until what brings them is journaled."""
     data = new.get(digest)
     return journal.part(digest) if data is None else data
+
+
+def _fact(new: Mapping[str, bytes], journal: Journal, digest: str) -> bytes:
+    """Return what was looked up under *digest*, which is among the *new* ones until the run has begun."""
+    data = new.get(digest)
+    return journal.definition(digest) if data is None else data
 
 
 async def _given(host: Host, birth: Birth) -> Mapping[str, Given]:
@@ -310,10 +324,13 @@ async def _first_events(
     given: tuple[Resolved | Carried, ...],
     drafting: Drafting,
     scripts: Mapping[str, Script],
+    found: Found,
 ) -> list[Event]:
     first = Event(state.run_id, 1, host.clock.stamp(), spawned)
     state.apply(first)
     live = Live(state, host, journal=drafting, scripts=scripts)
+    for fact in found.events:
+        live.emit(fact)
     program = state.program.stages[stage]
     await enter(live, stage, host.serving(program.model, spawned.model)[0])
     for each in given:

@@ -6,24 +6,41 @@ what the journal holds. It is the same code, so both end in the same state.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from functools import reduce
-from typing import Any, Literal, TypeAlias, cast, final
+from typing import Any, Literal, TypeAlias, final
 
 import msgspec
 
 from shoal.blueprints import Budget, tool_name
 from shoal.errors import DefinitionMissing
-from shoal.providers import EMPTY, Message, ProviderState, Text, ToolCall, Usage
+from shoal.providers import EMPTY, Message, ProviderState, Text, Usage
 from shoal.runtime._failures import first_paragraph
 from shoal.runtime._output_spec import OutputAsked
-from shoal.runtime._program import Program, StageProgram, recorded
+from shoal.runtime._program import Program, StageProgram, loadable, loaded, recorded, with_own
 from shoal.runtime._repetition import Repeats
+from shoal.runtime._script_tools import ToolFile, script_tool
+from shoal.runtime._visit import (
+    MODIFYING,
+    TALK,
+    Child,
+    Job,
+    PointState,
+    Turn,
+    Visit,
+    argument,
+    call_id,
+    calls_of,
+    texts,
+)
 from shoal.runtime.context import (
     CONVERSATION,
+    DATE,
+    MEMORY,
     WHOLE,
     Calibration,
     ContextCompacted,
@@ -43,12 +60,14 @@ from shoal.runtime.context import (
     SeedRefreshed,
     SeedResolved,
     Shelf,
+    Surroundings,
     Window,
     assemble,
     declared_stable,
     load_rendering,
     materialise,
     nowhere,
+    stand,
 )
 from shoal.runtime.events import (
     BlueprintChanged,
@@ -57,6 +76,7 @@ from shoal.runtime.events import (
     ChildEnded,
     ChildSpawned,
     Event,
+    FactsRecorded,
     GateBlocked,
     GateForced,
     GrantGiven,
@@ -67,6 +87,7 @@ from shoal.runtime.events import (
     LaneCompleted,
     LaneDegraded,
     LaneStarted,
+    MemoryLoaded,
     MessageReceived,
     ModelChanged,
     Nudged,
@@ -80,6 +101,7 @@ from shoal.runtime.events import (
     RunResumed,
     RunSpawned,
     RunTitled,
+    ScriptFailed,
     StageEntered,
     StageLeft,
     TimerFired,
@@ -87,183 +109,16 @@ from shoal.runtime.events import (
     TokensMeasured,
     ToolCallCompleted,
     ToolCallStarted,
+    ToolsFound,
     TransitionChosen,
 )
-from shoal.runtime.tools import AGENT_WAIT, shown_name
+from shoal.runtime.tools import AGENT_WAIT, LOAD_TOOLS, Tool
 
 Phase: TypeAlias = Literal["running", "paused", "ended"]
 
-MODIFYING = frozenset({"write_file", "edit_file"})
-"""Built-in tools that change a file."""
-
-TALK = "talk"
-"""The interaction point that a stage of mode `interactive` has at its end."""
-
-
-@final
-class Turn:
-    """The newest reply of the stage, and how far its calls are.
-
-    Args:
-        seq: Seq of the reply.
-        reply: The reply.
-    """
-
-    __slots__ = (
-        "answered",
-        "answers",
-        "asked",
-        "brought",
-        "calls",
-        "reply",
-        "results",
-        "seq",
-        "started",
-        "vetoed",
-        "waiting",
-        "written",
-    )
-
-    def __init__(self, seq: int, reply: InferenceCompleted) -> None:
-        self.seq = seq
-        self.reply = reply
-        self.calls = calls_of(seq, reply)
-        self.started: frozenset[int] = frozenset()
-        self.results: dict[int, ToolCallCompleted] = {}
-        self.written: dict[int, int] = {}
-        """Seq of each result, by call."""
-        self.answered: frozenset[int] = frozenset()
-        """Calls whose result stands in the conversation."""
-        self.brought: frozenset[int] = frozenset()
-        """Sources of what was written since."""
-        self.asked: dict[int, int] = {}
-        """Seq of the question that a call waits for, by call."""
-        self.answers: dict[int, QuestionAnswered] = {}
-        """What a person said to a call's question, by call."""
-        self.waiting: dict[int, str] = {}
-        """The run whose end a call waits for, by call."""
-        self.vetoed: str | None = None
-        """Why a hook stopped the calls; `None` where none did."""
-
-    @property
-    def open_calls(self) -> tuple[int, ...]:
-        """Numbers of the calls without a result, in call order."""
-        return tuple([index for index in range(len(self.calls)) if index not in self.results])
-
-    def asking(self, index: int) -> bool:
-        """Say whether call *index* waits for a person."""
-        return index in self.asked and index not in self.answers
-
-
-def heading_of(name: str, status: str) -> str:
-    """Return the line that stands over a worker's answer: one line, whatever *name* holds, so that it forges none."""
-    return f"--- {shown_name(name) or repr(name)} ({status}) ---"
-
-
-@final
-class Child(msgspec.Struct, frozen=True):
-    """A child run as its parent knows it."""
-
-    spawned: ChildSpawned
-    ended: ChildEnded | None = None
-    ended_seq: int = 0
-
-    @property
-    def open(self) -> bool:
-        """It has not ended, and its parent's end would end it."""
-        return self.ended is None and not self.spawned.detached
-
-    @property
-    def heading(self) -> str:
-        """The line that stands over its answer where a region shows it."""
-        status = "running" if self.ended is None else self.ended.status
-        return heading_of(self.spawned.item or self.spawned.name, status)
-
-
-@final
-class Job(msgspec.Struct, frozen=True):
-    """A lane job that is under way: the seq of its `LaneStarted`, and that event."""
-
-    job: int
-    started: LaneStarted
-
-
-@final
-class PointState(msgspec.Struct):
-    """How far an interaction point is in one visit of its stage.
-
-    Args:
-        rounds: How often its answer sent the stage back.
-        question: Seq of the question that is open; 0 for none.
-        answered: Seq of the answer that is not seen to yet; 0 for none.
-        answer: That answer.
-        edited: The answer is an edited text.
-        heard: The answer stands in the conversation, and the point lets its stage go.
-    """
-
-    rounds: int = 0
-    question: int = 0
-    answered: int = 0
-    answer: QuestionAnswered | None = None
-    edited: bool = False
-    heard: bool = False
-
-    def begin_again(self) -> None:
-        """Its answer was seen to, and it will be asked again."""
-        self.rounds += 1
-        self.answered, self.answer, self.edited = 0, None, False
-
-
-class Visit:
-    """What is counted within one visit of a stage, and forgotten with it."""
-
-    __slots__ = (
-        "asked",
-        "began_s",
-        "called_tool",
-        "children",
-        "digests",
-        "edits",
-        "entered_seq",
-        "gates",
-        "hooks",
-        "iterations",
-        "number",
-        "output_submitted",
-        "points",
-        "refreshed",
-        "stage",
-        "tool_calls",
-        "worked",
-    )
-
-    def __init__(self, stage: str, number: int, entered_seq: int, began_s: float = 0.0) -> None:
-        self.stage = stage
-        self.number = number
-        self.entered_seq = entered_seq
-        self.iterations = 0
-        self.tool_calls = 0
-        self.called_tool = False
-        self.output_submitted = False
-        self.asked: dict[str, int] = {}
-        """How often the stage was asked again, by reason."""
-        self.gates: dict[str, int] = {}
-        """How often a gate held, by the edge's target."""
-        self.hooks: frozenset[str] = frozenset()
-        """Hooks that were asked; that of the exit once more whenever the stage went on."""
-        self.refreshed: frozenset[str] = frozenset()
-        """Regions whose refresh came to an end in this visit."""
-        self.children = 0
-        self.began_s = began_s
-        """How long the run had been running when it entered, in seconds."""
-        self.edits: dict[str, int] = {}
-        """How often each file was written or edited, by the path that the call named."""
-        self.worked: frozenset[str] = frozenset()
-        """Tools of which a call succeeded, or was stopped by a permission."""
-        self.points: dict[str, PointState] = {}
-        """How far its interaction points are, by name."""
-        self.digests: dict[str, bytes] = {}
-        """Digests of the regions that gates of this stage watch, as of its first request."""
+_DAY_S = 86_400
+BUILD = "build"
+"""The function that fails, in an event on a component."""
 
 
 @final
@@ -276,12 +131,17 @@ class RunState:
         definition: Returns what the journal holds under a digest; `None` where scripts' renderings are not needed, and
             the run's blueprint was never changed.
         load: Returns the bytes of a stored part by its digest.
+        facts: Returns what was looked up under a digest, where that is not in the journal yet; `None` takes
+            *definition*.
         program_of: Returns what a digest stands for, of a run whose blueprint was changed; `None` for whoever only
             looks at it, and calls no tool.
     """
 
     __slots__ = (
+        "_day",
         "_definition",
+        "_facts",
+        "_own",
         "_program_of",
         "_recent",
         "_stage",
@@ -290,12 +150,14 @@ class RunState:
         "budget",
         "calibration",
         "children",
+        "complained",
         "copied",
         "cost",
         "crashes",
         "ended",
         "epoch",
         "epochs",
+        "facts",
         "failure",
         "flags",
         "grants",
@@ -308,10 +170,13 @@ class RunState:
         "last_text_seq",
         "leaving",
         "left_error",
+        "left_out",
         "limited",
+        "loaded",
         "output",
         "output_format",
         "output_seq",
+        "own_files",
         "paused",
         "phase",
         "program",
@@ -346,8 +211,10 @@ class RunState:
         *,
         definition: Callable[[str], bytes] | None = None,
         load: LoadPart = nowhere,
+        facts: Callable[[str], bytes] | None = None,
         program_of: Callable[[str], Program] | None = None,
     ) -> None:
+        self._facts = definition if facts is None else facts
         self.run_id = run_id
         self.program = program
         """What it is made of."""
@@ -429,6 +296,19 @@ class RunState:
         """What the hooks of the run's end decided, by hook: each is asked once."""
         self.crashes: list[float] = []
         """When its actor crashed, in unix seconds."""
+        self.loaded: dict[str, tuple[str, ...]] = {}
+        """Deferred tools that were loaded, by stage, in that order."""
+        self.own_files: tuple[tuple[str, str], ...] = ()
+        """Scripts of its own folder that are its tools: paths, and what the journal holds each under."""
+        self._own: tuple[Tool, ...] = ()
+        self.facts: dict[str, Mapping[str, str]] = {}
+        """What was looked up for components when it began, by component."""
+        self.left_out: dict[str, str] = {}
+        """Components that raised and are left out of the prompt, and what they raised."""
+        self.complained: set[str] = set()
+        """Components of which an event has said that they are left out."""
+        self._day = -1
+        """The day that a component says, in days since 1970; -1 where none says it."""
         self._recent: dict[int, Payload] = {}
         """Events whose text an entry may still refer to."""
 
@@ -501,7 +381,8 @@ class RunState:
 
     def busy_regions(self) -> frozenset[str]:
         """Regions whose summary is being made."""
-        return frozenset(job.started.region for job in self.jobs.values() if job.started.lane == "compaction")
+        started = [job.started for job in self.jobs.values()]
+        return frozenset(each.region for each in started if each.lane == "compaction" and not each.aside)
 
     def content(self, source: int, index: int) -> Message:
         """Return what event *source* holds at *index*, as a message.
@@ -556,6 +437,8 @@ class RunState:
         if self.phase == "running" and self.last_at and type(payload) is not RunResumed:
             self.ran_s += event.at - self.last_at
         self.last_at = event.at
+        if self._day >= 0 and event.at // _DAY_S != self._day:
+            self._compose()
         handler = _HANDLERS.get(type(payload))
         if handler is not None:
             handler(self, event, payload)
@@ -618,6 +501,27 @@ class RunState:
         if payload.forked_from is not None:
             self.copied = payload.forked_from[1]
 
+    def on_facts(self, event: Event, payload: FactsRecorded) -> None:
+        self.facts[payload.component] = self._looked_up(payload.digest)
+
+    def on_memory(self, event: Event, payload: MemoryLoaded) -> None:
+        self.facts[MEMORY] = {"state": payload.state, **self._looked_up(payload.digest)}
+
+    def on_script_failed(self, event: Event, payload: ScriptFailed) -> None:
+        if payload.function == BUILD:
+            self.complained.add(payload.script)
+
+    def on_tools(self, event: Event, payload: ToolsFound) -> None:
+        self.own_files = payload.files
+        if self._facts is not None:
+            files = [msgspec.json.decode(self._facts(digest), type=ToolFile) for _, digest in payload.files]
+            self._own = tuple([script_tool(file) for file in files])
+        self._restage(self.stage.name)
+
+    def _looked_up(self, digest: str) -> Mapping[str, str]:
+        facts: dict[str, str] = {} if self._facts is None else json.loads(self._facts(digest))
+        return facts
+
     def on_enter(self, event: Event, payload: StageEntered) -> None:
         layout = self.program.stages[payload.stage].layout
         if self.window is None:
@@ -631,14 +535,46 @@ class RunState:
         self.window.ratio = self.now_calibration.ratio
         self.visits[payload.stage] = payload.visit
         self.visit = Visit(payload.stage, payload.visit, event.seq, self.ran_s)
-        self._stage = self._seen(payload.stage)
+        self._restage(payload.stage)
         self.turn = self.routing = self.failure = self.leaving = None
+
+    def _restage(self, stage: str) -> None:
+        """Take *stage* as the run sees it: with the tools that it has loaded there."""
+        self._stage = loaded(with_own(self._seen(stage), self._own), self.loaded.get(stage, ()))
+        self._compose()
+
+    def _compose(self) -> None:
+        """Make anew what components show."""
+        components = self.stage.components
+        self._day = int(self.last_at // _DAY_S) if any(each.name == DATE for each in components) else -1
+        if components or self.view.standing:
+            self.view.standing, failed = stand(components, self._surroundings())
+            self.left_out = {each.name: each.error for each in failed}
+
+    def _surroundings(self) -> Surroundings:
+        blueprint, stage = self.program.blueprint, self.stage
+        return Surroundings(
+            self.run_id,
+            blueprint.name,
+            blueprint.description,
+            stage.name,
+            self.serving[0],
+            self.serving[1],
+            tuple(sorted(stage.tools)),
+            tuple(stage.deferred),
+            tuple(each.name for each in stage.components),
+            self.made_by.workdir,
+            blueprint.read_paths,
+            self.facts,
+            dt.datetime.fromtimestamp(self.last_at, dt.UTC).date().isoformat(),
+        )
 
     def on_change_model(self, event: Event, payload: ModelChanged) -> None:
         self._serve(payload.provider, payload.model, payload.window_tokens)
         self.view.enter(self.stage.layout, payload.window_tokens, payload.intake)
         self.view.ratio = self.now_calibration.ratio
         self.failure = None
+        self._compose()
 
     def _serve(self, provider: str, model: str, window_tokens: int) -> None:
         if self.serving[:2] != (provider, model):
@@ -703,7 +639,7 @@ class RunState:
     def view_tokens(self) -> int:
         """Estimated tokens of what the stage's regions hold."""
         states = self.view.states
-        return sum([states[name].charged for name in self.view.layout.regions])
+        return sum([states[name].charged for name in self.view.layout.regions]) + self.view.standing_tokens
 
     def on_completed(self, event: Event, payload: InferenceCompleted) -> None:
         if event.seq > self.copied:
@@ -796,8 +732,19 @@ class RunState:
             if self.visit is not None and not payload.is_error and tool_name(call.name) in MODIFYING:
                 path = str(argument(call.arguments, "path"))
                 self.visit.edits[path] = self.visit.edits.get(path, 0) + 1
+            if call.name == LOAD_TOOLS and self.visit is not None and not payload.is_error:
+                self._load(self.visit.stage, call.arguments)
             if call.name == "context_list" and not payload.is_error:
                 self.view.note_listed(str(argument(call.arguments, "region")))
+
+    def _load(self, stage: str, arguments: Text) -> None:
+        """Put the tools that a call names on offer in *stage*."""
+        before = self.loaded.get(stage, ())
+        known, _ = loadable(self.stage, texts(arguments, "names"))
+        new = tuple(name for name in known if name not in before)
+        if new:
+            self.loaded[stage] = (*before, *new)
+            self._stage = loaded(self.stage, new)
 
     def on_nudge(self, event: Event, payload: Nudged) -> None:
         self._recent[event.seq] = payload
@@ -921,14 +868,15 @@ class RunState:
         self.epoch = None  # what was sent was made of another blueprint; what is sent next begins anew
         visit = self.visit
         assert visit is not None  # a run is in a stage from its birth on
-        before, self._stage = self.stage, self._seen(visit.stage)
-        visit.refreshed |= {*self._stage.refreshing} - {*before.refreshing}  # from the next entry on
-        layout = self._stage.layout
+        before = self.stage
+        self._restage(visit.stage)
+        visit.refreshed |= {*self.stage.refreshing} - {*before.refreshing}  # from the next entry on
+        layout = self.stage.layout
         since = visit.entered_seq if layout.fresh else 0
         self.view.enter(layout, self.view.window_tokens, self.view.intake, since=since)
         self.view.redraw()
         if visit.iterations:
-            now = {name: self.view.states[name].digest() for name in self._stage.watched}
+            now = {name: self.view.states[name].digest() for name in self.stage.watched}
             visit.digests = {**now, **visit.digests}  # a gate that is new counts what is done from here on
 
     def _made(self, digest: str) -> Program:
@@ -942,7 +890,8 @@ class RunState:
         """Return *stage* as this run sees it."""
         made = self.made_by
         asked = OutputAsked(made.output_format, made.output_instructions, made.output_schema)
-        return self.program.seen(stage, unattended=made.unattended, asked=asked)
+        remembers = MEMORY in self.facts
+        return self.program.seen(stage, unattended=made.unattended, asked=asked, remembers=remembers)
 
     def on_budget_reached(self, event: Event, payload: BudgetReached) -> None:
         self.raise_flag("budget_reached")
@@ -1007,12 +956,16 @@ class RunState:
             "stopped": self.stopped,
             "hooks_at_end": dict(self.hooks_at_end),
             "restarts": list(self.restarts),
+            "loaded": (dict(self.loaded), self.own_files),
+            "components": ([str(one.digest.hex()) for _, one in self.view.standing], dict(self.left_out), self._day),
             "ended": self.ended,
         }
 
 
 _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     RunSpawned: RunState.on_spawn,
+    FactsRecorded: RunState.on_facts,
+    MemoryLoaded: RunState.on_memory,
     RunTitled: RunState.on_titled,
     RunPaused: RunState.on_pause,
     RunResumed: RunState.on_resume,
@@ -1040,6 +993,7 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     ItemChanged: RunState.on_in_window,
     ContextCompacted: RunState.on_in_window,
     HookRan: RunState.on_hook,
+    ScriptFailed: RunState.on_script_failed,
     InferenceStarted: RunState.on_started,
     InferenceCompleted: RunState.on_completed,
     InferenceFailed: RunState.on_failed,
@@ -1054,6 +1008,7 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     TimerFired: RunState.on_fire,
     QuestionAnswered: RunState.on_answer,
     GrantGiven: RunState.on_grant,
+    ToolsFound: RunState.on_tools,
     LaneStarted: RunState.on_job_started,
     LaneCompleted: RunState.on_job_ended,
     LaneDegraded: RunState.on_job_ended,
@@ -1091,26 +1046,3 @@ def fold(
     for event in events:
         state.apply(event)
     return state
-
-
-def call_id(seq: int, index: int) -> str:
-    """Return Shoal's own id of call *index* of the reply *seq*: unique in its run, and the same on every replay."""
-    return f"call_{seq}_{index}"
-
-
-def calls_of(seq: int, reply: InferenceCompleted) -> tuple[ToolCall, ...]:
-    """Return the calls of the reply *seq* under their own ids."""
-    return tuple(
-        ToolCall(call_id(seq, index), call.name, call.arguments, call.vendor_id)
-        for index, call in enumerate(reply.calls)
-    )
-
-
-def argument(arguments: Text, name: str) -> Text:
-    """Return one text argument of a call; empty where it is missing or no text."""
-    try:
-        parsed: object = json.loads(str(arguments) or "{}")
-    except (ValueError, RecursionError):
-        return EMPTY
-    value = cast("dict[str, object]", parsed).get(name) if isinstance(parsed, dict) else None
-    return Text.of(value) if isinstance(value, str) else EMPTY

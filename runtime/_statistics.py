@@ -42,9 +42,10 @@ class SwarmStatistics:
 
 
 def statistics_of(hall: Hall) -> SwarmStatistics:
-    """Return how busy *hall* is now."""
+    """Return how busy *hall* is now. Safe to call in a thread: exporters of metrics ask in one of their own."""
     runs: Counter[tuple[str, str]] = Counter()
-    for run_id, program in hall.keeper.made_of.items():
+    # Copied first, in one step: runs come and go meanwhile.
+    for run_id, program in tuple(hall.keeper.made_of.items()):
         live = hall.live.get(run_id)
         runs[program.blueprint.name, "asleep" if live is None else live.state.phase] += 1
     lanes: dict[str, LaneStatistics] = {

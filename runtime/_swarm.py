@@ -10,6 +10,7 @@ swarm            rest_for_one: a lost journal restarts all that stands on it
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from datetime import datetime
@@ -44,10 +45,11 @@ from shoal.runtime._spawn import Birth
 from shoal.runtime._state import RunState
 from shoal.runtime._statistics import SwarmStatistics, statistics_of
 from shoal.runtime._trees import HALL, Started
+from shoal.runtime.context import SHIPPED, Components, ContextComponent
 from shoal.runtime.events import BudgetGiven
 from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow
 from shoal.runtime.scripts import Functions
-from shoal.runtime.tools import Permissions, Tool, as_tool
+from shoal.runtime.tools import FolderMemory, Memory, Permissions, Tool, as_tool
 
 T = TypeVar("T")
 
@@ -73,6 +75,12 @@ class Swarm:
         services: Workers that live as long as the swarm, by name.
         beside: Workers that run beside the lanes and, like them, may fail without hurting a run, by name.
         scripts: Trusted functions in the place of scripts: by the path that a blueprint names, functions by name.
+        components: What may stand in prompts beside regions, besides what ships; one of a shipped name takes its place.
+        memory: What agents remember from run to run: a folder of Markdown files, or a memory of your own; `None` for
+            nothing.
+
+    Raises:
+        ConfigInvalid: A component would move to another layer, or the memory cannot be a folder.
     """
 
     def __init__(
@@ -90,6 +98,8 @@ class Swarm:
         services: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
         beside: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
         scripts: Mapping[str, Functions] | None = None,
+        components: Sequence[ContextComponent] = (),
+        memory: str | os.PathLike[str] | Memory | None = None,
     ) -> None:
         self._providers = tuple(providers)
         self._observers = tuple(observers)
@@ -103,9 +113,16 @@ class Swarm:
         self._services = dict(services or {})
         self._beside = dict(beside or {})
         self._scripts = dict(scripts or {})
+        self.components = Components(SHIPPED)
+        """What may stand in prompts beside regions; change it before the runs that use it begin."""
+        for component in components:
+            known = component.name in self.components
+            (self.components.replace if known else self.components.register)(component)
+        self._memory = FolderMemory(memory) if isinstance(memory, str | os.PathLike) else memory
         self.journal: Journal = journal or MemoryJournal()
         self._stack = AsyncExitStack()
         self._hall: Hall | None = None
+        self._last: SwarmStatistics | None = None
         self._root: Supervisor | None = None
         self._side: Supervisor | None = None
         self._trees: list[Started] = []
@@ -128,6 +145,8 @@ class Swarm:
             self._pools,
             self._scripts,
             self._mcp,
+            self.components,
+            self._memory,
         )
         self.journal.observers.extend(self._observers)
         lanes = [lane.tree for lane in hall.lanes.values()]
@@ -170,6 +189,8 @@ class Swarm:
         try:
             swallowed = await self._stack.__aexit__(kind, error, trace)
         finally:
+            if self._hall is not None:
+                self._last = statistics_of(self._hall)
             self._hall = None
         if self._gave_up is not None:
             raise self._gave_up
@@ -218,7 +239,12 @@ class Swarm:
         return trees and self.journal.healthy and hall.servants.healthy
 
     def statistics(self) -> SwarmStatistics:
-        """Return how busy the swarm is: runs by agent and state, pools (also `tools`), lanes, restarts."""
+        """Return how busy the swarm is: runs by agent and state, pools (also `tools`), lanes, restarts.
+
+        Of one that was closed it is what it was at the end: who measures asks once more then.
+        """
+        if self._hall is None and self._last is not None:
+            return self._last
         return statistics_of(self.hall)
 
     def budget_of(self, run_id: str, region: str) -> int | None:

@@ -44,6 +44,7 @@ def tool_context(
         host.clock.unix,
         RunFacts(blueprint.name, blueprint.version, made.parent, made.depth, made.children_deeper, made.unattended),
         host.sandbox,
+        host.memory,
     )
 
 

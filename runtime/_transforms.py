@@ -17,11 +17,15 @@ from shoal.runtime.tools import parse_json
 
 @final
 class Carried(msgspec.Struct, frozen=True, gc=False):
-    """A text that a child's *region* is to hold when it begins, and the region of its parent that it comes from."""
+    """A text that a child's *region* is to hold when it begins, and the region of its parent that it comes from.
+
+    *summarize* says that the text is still to be summarised.
+    """
 
     region: str
     source: str
     text: str
+    summarize: bool = False
 
 
 def carried(parent: RunState, child: Blueprint, regions: Mapping[str, Region]) -> tuple[Carried, ...]:
@@ -58,9 +62,9 @@ def _all(
                 f"a transform from {mine!r} to {child.name!r} names the region {name!r}, which {whose!r} does not "
                 "have; name one of its regions"
             )
-        text = text_of(held) if mapping.transform == "direct" else _extracted(held, mapping.fields)
+        text = _extracted(held, mapping.fields) if mapping.transform == "extract" else text_of(held)
         if text:
-            yield Carried(mapping.to_region, mapping.from_region, text)
+            yield Carried(mapping.to_region, mapping.from_region, text, mapping.transform == "summarize")
 
 
 def as_seeds(given: Sequence[Carried], regions: Mapping[str, Region]) -> tuple[dict[str, str], tuple[Carried, ...]]:

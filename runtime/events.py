@@ -458,6 +458,37 @@ class ScriptFailed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     region: str = ""
 
 
+# --- what was looked up
+
+
+@final
+class FactsRecorded(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What a component of the prompt needs to know was looked up.
+
+    Args:
+        component: The component.
+        digest: What the journal holds it under: an object of texts, as JSON.
+    """
+
+    component: str
+    digest: str
+
+
+@final
+class MemoryLoaded(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The run has a memory. *state* is what was found; *digest* what the journal holds under, of a `healthy` one.
+
+    Args:
+        state: `healthy`, `empty`, or `raised` where it could not be read.
+        digest: What the journal holds of it: an object of texts, as JSON.
+        error: What it raised; empty for nothing.
+    """
+
+    state: Literal["healthy", "empty", "raised"]
+    digest: str
+    error: str = ""
+
+
 # --- models
 
 
@@ -733,16 +764,31 @@ class GrantGiven(msgspec.Struct, frozen=True, gc=False, array_like=True):
     stage: str
 
 
+@final
+class ToolsFound(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The run's own folder of tools was looked at, and these are the tools in it; none for an empty list.
+
+    Args:
+        files: Path below the working directory of each script, and what the journal holds it under.
+    """
+
+    files: tuple[tuple[str, str], ...]
+
+
 # --- lanes
 
 
 @final
 class LaneStarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A lane has a job for the run. *region* and *entry_ids* say what it works on; empty for titling."""
+    """A lane has a job for the run. *region* and *entry_ids* say what it works on; empty for titling.
+
+    *aside* is a summary of all that the region holds, which is for a child and leaves the region as it is.
+    """
 
     lane: Lane
     region: str = ""
     entry_ids: tuple[int, ...] = ()
+    aside: bool = False
 
 
 @final
@@ -791,6 +837,8 @@ Payload: TypeAlias = (
     | OutputSubmitted
     | TimerSet
     | TimerFired
+    | FactsRecorded
+    | MemoryLoaded
     | StageEntered
     | StageLeft
     | TransitionChosen
@@ -824,6 +872,7 @@ Payload: TypeAlias = (
     | QuestionAsked
     | QuestionAnswered
     | GrantGiven
+    | ToolsFound
     | LaneStarted
     | LaneCompleted
     | LaneDegraded
@@ -844,7 +893,8 @@ NUMBERS: Mapping[type[Payload], int] = {
     OutputSubmitted: 12,
     TimerSet: 13,
     TimerFired: 14,
-    # 15 FactsRecorded, 16 MemoryLoaded
+    FactsRecorded: 15,
+    MemoryLoaded: 16,
     StageEntered: 20,
     StageLeft: 21,
     TransitionChosen: 22,
@@ -878,6 +928,7 @@ NUMBERS: Mapping[type[Payload], int] = {
     QuestionAsked: 53,
     QuestionAnswered: 54,
     GrantGiven: 55,
+    ToolsFound: 56,
     # 60 FrameEntered, 61 FrameLeft, 62 StepRecorded, 63 CallOpened
     LaneStarted: 70,
     LaneCompleted: 71,

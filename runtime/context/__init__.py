@@ -29,6 +29,7 @@ from shoal.runtime.context._changes import (
     SeedRefreshed,
     SeedResolved,
 )
+from shoal.runtime.context._components import Components, ContextComponent, Facts, Layer, Surroundings, stand, tagged
 from shoal.runtime.context._cut import cut_to, fit_blocks, materialise, named
 from shoal.runtime.context._desk import Answer, Origin
 from shoal.runtime.context._entry import Draft, Entry, Group, estimate, estimate_text
@@ -60,6 +61,16 @@ from shoal.runtime.context._said import (
     read_write,
 )
 from shoal.runtime.context._shelf import LoadPart, Shelf, nowhere
+from shoal.runtime.context._shipped import (
+    DATE,
+    DEFERRED_TOOLS,
+    ENVIRONMENT,
+    GIT_FLAG,
+    MEMORY,
+    PROJECT_CHARS,
+    PROJECT_FILES,
+    SHIPPED,
+)
 from shoal.runtime.context._store import Item, RegionState
 from shoal.runtime.context._taking import said_by
 from shoal.runtime.context._told import declared_stable
@@ -77,22 +88,32 @@ from shoal.runtime.context.attribution import (
 __all__ = [
     "ACCEPTED",
     "CONVERSATION",
+    "DATE",
+    "DEFERRED_TOOLS",
+    "ENVIRONMENT",
     "FINAL_OUTPUT",
     "FRAMING_TOKENS",
+    "GIT_FLAG",
     "INSTRUCTIONS",
+    "MEMORY",
     "NOTHING_SAID",
     "OPERATIONS",
     "OVERHEAD",
+    "PROJECT_CHARS",
+    "PROJECT_FILES",
     "REGION_HOOKS",
     "REPLY_REASONING",
     "REPLY_TEXT",
+    "SHIPPED",
     "TOOLS",
     "WHOLE",
     "Answer",
     "BudgetChange",
     "Calibration",
     "Change",
+    "Components",
     "ContextCompacted",
+    "ContextComponent",
     "Destination",
     "Draft",
     "Edges",
@@ -102,11 +123,13 @@ __all__ = [
     "EntryKind",
     "EntryWritten",
     "Epoch",
+    "Facts",
     "Group",
     "Hook",
     "Item",
     "ItemChanged",
     "Knobs",
+    "Layer",
     "Layout",
     "LayoutChanged",
     "Limits",
@@ -131,6 +154,7 @@ __all__ = [
     "SeedResolved",
     "Share",
     "Shelf",
+    "Surroundings",
     "Theme",
     "Value",
     "View",
@@ -164,5 +188,7 @@ __all__ = [
     "read_write",
     "resolve",
     "said_by",
+    "stand",
+    "tagged",
     "where_stands",
 ]

@@ -14,7 +14,7 @@ from shoal.providers import Block, Text, ToolSet
 from shoal.runtime.context._assemble import Prompt, assemble, shown
 from shoal.runtime.context._changes import AmendmentForm, EpochReason, PromptAmended, PromptChange, PromptEpoch
 from shoal.runtime.context._entry import estimate_text
-from shoal.runtime.context._epoch import Epoch, lifted_digest
+from shoal.runtime.context._epoch import Epoch, lifted_digest, standing_digest
 from shoal.runtime.context._layout import CONVERSATION
 from shoal.runtime.context._store import RegionState
 from shoal.runtime.context._told import NOTHING, Told, said_of, sections, stands_for
@@ -95,6 +95,8 @@ def _over(epoch: Epoch, window: Window, tools: ToolSet) -> EpochReason | None:
         return "instructions"
     if lifted_digest(window) != epoch.lifted:
         return "parts"
+    if standing_digest(window) != epoch.standing:
+        return "components"
     seen = dict(sections(window))
     gone = (name for name, told in epoch.told.items() if told.digest and seen.get(name) != told.section)
     return "layout" if any(gone) else None

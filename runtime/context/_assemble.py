@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Literal, TypeAlias, final
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
 
 import msgspec
 
 from shoal.providers import NO_TOOLS, Blob, Block, Intake, Message, Request, Segment, Text, ToolSet, Volatility
 from shoal.runtime.context._drawn import drawn
 from shoal.runtime.context._entry import chars_of, estimate_text, size
-from shoal.runtime.context._layout import Layout
+from shoal.runtime.context._layout import Layout, place_of
 from shoal.runtime.context._render import BLANK_LINE, Theme
 from shoal.runtime.context._said import Rendering
 from shoal.runtime.context._store import RegionState
@@ -166,7 +167,7 @@ _EXPECTED: Mapping[Volatility, str] = {
 
 
 @final
-class _Shown(msgspec.Struct, frozen=True, gc=False, eq=False):
+class Shown(msgspec.Struct, frozen=True, gc=False, eq=False):
     """What a region brings to a prompt, kept until it changes: blocks, messages, or both, each with what they have."""
 
     blocks: tuple[Block, ...] = ()
@@ -191,7 +192,7 @@ class _Shown(msgspec.Struct, frozen=True, gc=False, eq=False):
         return self.block_tokens + self.message_tokens
 
 
-_NOTHING = _Shown()
+_NOTHING = Shown()
 
 
 @final
@@ -200,6 +201,7 @@ class Around(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     Args:
         layout: The layout that it was made for.
+        standing: What components show.
         made: What the regions of the system section and of the tail bring, in order.
         blocks: Blocks of the system section, in order.
         lifted: The stored parts of these regions, as one segment or none.
@@ -211,7 +213,8 @@ class Around(msgspec.Struct, frozen=True, gc=False, eq=False):
     """
 
     layout: Layout
-    made: list[_Shown]
+    standing: tuple[tuple[tuple[int, int], Any], ...]
+    made: list[Shown]
     blocks: tuple[Block, ...]
     lifted: tuple[Segment, ...]
     tail: Text | None
@@ -244,26 +247,43 @@ def assemble(window: Window, tools: ToolSet = NO_TOOLS) -> Prompt:
 
 
 def around_of(window: Window) -> Around:
-    """Return what stands around the messages of *window*'s prompt: the same object until a region of it changes."""
+    """Return what stands around the messages of *window*'s prompt: the same object until something of it changes."""
     layout, states, theme, intake = window.layout, window.states, window.layout.theme, window.intake
     made = [states[name].cached or shown(states[name], theme, intake) for name in (*layout.system, *layout.tail)]
     held: Around | None = window.around
-    if held is not None and held.layout is layout and held.made == made:  # each is equal to nothing but itself
+    # Each of what is made is equal to nothing but itself.
+    if held is not None and held.layout is layout and held.standing is window.standing and held.made == made:
         return held
-    system, tail = made[: len(layout.system)], made[len(layout.system) :]
+    system, tail = _ordered(window, made[: len(layout.system)]), made[len(layout.system) :]
     lifted, stored = lifted_of(window)
     held = window.around = Around(
         layout,
+        window.standing,
         made,
         tuple(chain.from_iterable([one.blocks for one in system])),
         lifted,
         _joined([block for one in tail for block in one.blocks]),
         (*chain.from_iterable([one.block_parts for one in system]), *stored),
         tuple(chain.from_iterable([one.block_parts for one in tail])),
-        sum([one.block_tokens + one.lifted_tokens for one in made]),
-        sum([one.block_chars for one in made]),
+        sum([one.block_tokens + one.lifted_tokens for one in (*system, *tail)]),
+        sum([one.block_chars for one in (*system, *tail)]),
     )
     return held
+
+
+def front(window: Window) -> list[Shown]:
+    """Return what the system section of *window* shows, in order: regions, and the components between them."""
+    layout = window.layout
+    return _ordered(window, [shown(window.states[name], layout.theme, window.intake) for name in layout.system])
+
+
+def _ordered(window: Window, regions: list[Shown]) -> list[Shown]:
+    """Return *regions*, which the system section shows in that order, with the components between them."""
+    if not window.standing:
+        return regions
+    places = [place_of(window.layout.regions[name]) for name in window.layout.system]
+    standing: list[tuple[tuple[int, int], Shown]] = [*window.standing, *zip(places, regions, strict=True)]
+    return [one for _, one in sorted(standing, key=itemgetter(0))]
 
 
 def lifted_of(window: Window) -> tuple[tuple[Segment, ...], tuple[Part, ...]]:
@@ -292,15 +312,15 @@ def _joined(blocks: Sequence[Block]) -> Text | None:
     return Text(BLANK_LINE.body.join(bodies)) if bodies else None
 
 
-def shown(state: RegionState, theme: Theme, intake: Intake) -> _Shown:
+def shown(state: RegionState, theme: Theme, intake: Intake) -> Shown:
     """Return what *state* brings to a prompt for a model with that *intake*."""
     if state.cached is None:
         state.cached = _show(state, theme, intake)
-    made: _Shown = state.cached
+    made: Shown = state.cached
     return made
 
 
-def _show(state: RegionState, theme: Theme, intake: Intake) -> _Shown:
+def _show(state: RegionState, theme: Theme, intake: Intake) -> Shown:
     scripted = isinstance(state.rendering, Rendering)
     if state.empty and state.instructions is None and not scripted:
         return _NOTHING
@@ -322,7 +342,7 @@ def _show(state: RegionState, theme: Theme, intake: Intake) -> _Shown:
     # In messages of the window's own they stand where they came.
     lifted = tuple(_pointed_at(state, intake)) if state.parts and (scripted or not made.segments) else ()
     lines = sum([estimate_text(blob.stand_in) for blob in lifted])
-    return _Shown(
+    return Shown(
         made.blocks,
         parts,
         sum([part.tokens for part in parts]),

@@ -34,6 +34,7 @@ EpochReason: TypeAlias = Literal[
     "cost",
     "parts",
     "replay",
+    "components",
 ]
 AmendmentForm: TypeAlias = Literal["system", "turn", "user", "entries"]
 

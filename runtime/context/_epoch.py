@@ -13,7 +13,7 @@ from typing import final
 import msgspec
 
 from shoal.providers import Block, Message, Segment, Text, ToolSet
-from shoal.runtime.context._assemble import TOOLS, Part, Prompt, lifted_of, shown
+from shoal.runtime.context._assemble import TOOLS, Part, Prompt, front, lifted_of, shown
 from shoal.runtime.context._changes import (
     Change,
     ContextCompacted,
@@ -58,7 +58,9 @@ class Epoch:
             self.told[name].digest, self.told[name].next_id = b"", 0
         self.broken: EpochReason | None = None
         """What was done to something that had been sent."""
-        made = [shown(window.states[name], layout.theme, window.intake) for name in layout.system]
+        made = front(window)
+        self.standing = standing_digest(window)
+        """What stands for the components as they were at the start."""
         self.system: tuple[Block, ...] = tuple([block for one in made for block in one.blocks])
         self.stream: list[Segment] = []
         """What was sent behind the system section; nothing in it changes."""
@@ -328,6 +330,11 @@ def _message(amended: PromptAmended, text: Text) -> Message:
     if amended.form == "user":
         return Message("user", (text,))
     return Message("system", (text,), turn_scoped=amended.form == "turn")
+
+
+def standing_digest(window: Window) -> bytes:
+    """Return what stands for what components show as they are now; empty for none."""
+    return b"".join([block.digest for _, one in window.standing for block in one.blocks])
 
 
 def lifted_digest(window: Window) -> bytes:

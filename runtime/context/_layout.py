@@ -44,6 +44,7 @@ OWN_REGIONS: Mapping[str, Region] = {
 _UNLIMITED = Region(CONVERSATION, kind="sliding_window", budget=1.0, max_items=None)
 
 _VOLATILITY = {"stable": 0, "grows": 1, "rewritten": 2}
+_PLACES = {"stable": 22, "grows": 100, "rewritten": 200}
 _STEADINESS = {
     "pinned": 0,
     "compact_history": 0,
@@ -225,6 +226,11 @@ def _check_kinds(blueprint: Blueprint, everything: Mapping[str, Region]) -> None
                 f"`{region.name}` is {first!r} in one layout and {region.kind!r} in another: items are no entries; "
                 "give one of them another name"
             )
+
+
+def place_of(region: Region) -> tuple[int, int]:
+    """Return where *region* stands among components: its layer, and its place in that."""
+    return 1, _PLACES["rewritten" if region.name == INSTRUCTIONS else region.volatility]
 
 
 def _place(region: Region, declared_order: Mapping[str, int]) -> tuple[int, int, bool, int]:

@@ -74,6 +74,7 @@ class Window:
         "shelf",
         "since",
         "stable",
+        "standing",
         "states",
         "window_tokens",
     )
@@ -94,6 +95,8 @@ class Window:
         """Seq of the event from which on the stage sees the conversation; 0 for all of it."""
         self.lifted: Segment | None = None
         """The message with the stored parts of system regions, as it was sent last."""
+        self.standing: tuple[tuple[tuple[int, int], Any], ...] = ()
+        """What components show in the system section: each with its layer and its place in that."""
         self.around: Any = None
         """What stands around the messages of its prompt, until a region of it changes."""
         self.stable: tuple[Any, Mapping[str, bytes]] | None = None
@@ -105,6 +108,12 @@ class Window:
     def __repr__(self) -> str:
         held = ", ".join(f"{name} {state.tokens}/{state.limits.budget}" for name, state in self.states.items())
         return f"<Window {self.layout.stage}: {held}>"
+
+    @property
+    def standing_tokens(self) -> int:
+        """Estimated tokens of what components show."""
+        tokens: list[int] = [one.block_tokens for _, one in self.standing]
+        return sum(tokens)
 
     # --- layout
 

@@ -6,7 +6,7 @@ to the last decimal of the price.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import final
 
@@ -88,13 +88,20 @@ def attribute(
         One share an owner, in the order in which they first appear, then the reply's. Read tokens cover the prompt
         from the front, written ones follow (longer lifetimes first), the rest is uncached.
     """
-    stretches = _stretches(parts, usage.input, overhead_tokens)
+    pieces, scaled = _owners(parts, usage.input, overhead_tokens)
     rates = None if price is None else rates_of(price, usage.input)
-    shares = [
-        Share(owner, uncached, read, write, long, 0, cost_of(rates, (uncached, read, write, long, 0)))
-        for owner, (read, long, write, uncached) in _buckets(stretches, usage).items()
-        if read + long + write + uncached
-    ]
+    if usage.uncached == usage.input:  # nothing to split: where in the prompt a token stands does not matter
+        shares = [
+            Share(owner, tokens, cost=None if rates is None else rates[0] * tokens)
+            for owner, tokens in scaled.items()
+            if tokens
+        ]
+    else:
+        shares = [
+            Share(owner, uncached, read, write, long, 0, cost_of(rates, (uncached, read, write, long, 0)))
+            for owner, (read, long, write, uncached) in _buckets(_stretches(pieces, scaled), usage).items()
+            if read + long + write + uncached
+        ]
     said = usage.output - usage.reasoning
     if said:
         shares.append(Share(REPLY_TEXT, output=said, cost=cost_of(rates, (0, 0, 0, 0, said))))
@@ -104,11 +111,10 @@ def attribute(
     return tuple(shares)
 
 
-def _stretches(parts: Sequence[Part], total: int, overhead_tokens: int) -> list[tuple[str, int]]:
-    """Return the owners of a prompt of *total* billed tokens with how many each part has, in prompt order.
-
-    Owners are scaled first, and each one's parts within it, so that a part that is cut in two changes nobody's sum.
-    """
+def _owners(
+    parts: Sequence[Part], total: int, overhead_tokens: int
+) -> tuple[Sequence[tuple[str, int]], Mapping[str, int]]:
+    """Return the parts of a prompt of *total* billed tokens, each with its owner, and what each owner has of them."""
     pieces = [(part.owner, part.tokens) for part in parts]
     known = sum([tokens for _, tokens in pieces])
     # Not every vendor bills frames, and those who do bill them on top. Where nothing is known, somebody has to pay.
@@ -116,9 +122,19 @@ def _stretches(parts: Sequence[Part], total: int, overhead_tokens: int) -> list[
     estimates: dict[str, int] = {}
     for owner, tokens in pieces:
         estimates[owner] = estimates.get(owner, 0) + tokens
+    return pieces, dict(zip(estimates, scale(tuple(estimates.values()), total), strict=True))
+
+
+def _stretches(pieces: Sequence[tuple[str, int]], scaled: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Return the owners of a prompt with how many tokens each part has, in prompt order.
+
+    Owners are scaled first, and each one's parts within it, so that a part that is cut in two changes nobody's sum.
+    """
+    estimates: dict[str, int] = {}
+    for owner, tokens in pieces:
+        estimates[owner] = estimates.get(owner, 0) + tokens
     if len(estimates) == len(pieces):
-        return list(zip(estimates, scale(tuple(estimates.values()), total), strict=True))
-    scaled = dict(zip(estimates, scale(tuple(estimates.values()), total), strict=True))
+        return list(scaled.items())
     behind = dict.fromkeys(estimates, 0)
     stretches: list[tuple[str, int]] = []
     for owner, tokens in pieces:

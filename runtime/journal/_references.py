@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shoal.runtime.context import PartStored
-from shoal.runtime.events import NUMBERS, BlueprintChanged, Payload, RunSpawned
+from shoal.runtime.events import (
+    NUMBERS,
+    BlueprintChanged,
+    FactsRecorded,
+    MemoryLoaded,
+    Payload,
+    RunSpawned,
+    ToolsFound,
+)
 
 _MADE_OF = (RunSpawned, BlueprintChanged)
 RENDERING = tuple(kind for kind in NUMBERS if "renders" in kind.__struct_fields__)
@@ -19,6 +27,10 @@ def definitions_of(payload: Payload) -> Iterator[str]:
     if isinstance(payload, _MADE_OF):
         yield payload.definition
         yield from (digest for _, digest in payload.scripts)
+    elif isinstance(payload, FactsRecorded | MemoryLoaded):
+        yield payload.digest
+    elif isinstance(payload, ToolsFound):
+        yield from (digest for _, digest in payload.files)
     elif isinstance(payload, RENDERING):
         renders: tuple[tuple[str, str], ...] = getattr(payload, "renders")  # noqa: B009 - each of these kinds has it
         yield from (digest for _, digest in renders)

@@ -10,6 +10,7 @@ from shoal.runtime.tools._agents import KILL as AGENT_KILL
 from shoal.runtime.tools._agents import SEND as AGENT_SEND
 from shoal.runtime.tools._agents import SPAWN as AGENT_SPAWN
 from shoal.runtime.tools._agents import WAIT as AGENT_WAIT
+from shoal.runtime.tools._environment import environment
 from shoal.runtime.tools._files import FILE_TOOLS, read_attachment
 from shoal.runtime.tools._gates import Verdict, compiled, judge, parse_json, violations
 from shoal.runtime.tools._grants import Grants
@@ -18,9 +19,12 @@ from shoal.runtime.tools._lines import command_problem, keys_of
 from shoal.runtime.tools._listing import shown_name
 from shoal.runtime.tools._looking import READ_ONLY_GIT
 from shoal.runtime.tools._machine import MACHINE_TOOLS
+from shoal.runtime.tools._memory import MEMORY, MEMORY_TOOLS
+from shoal.runtime.tools._memory_folder import FolderMemory
+from shoal.runtime.tools._notes import Memory, Note, NoteRefused
 from shoal.runtime.tools._people import PEOPLE_TOOLS, QUESTIONS
 from shoal.runtime.tools._permissions import Permissions
-from shoal.runtime.tools._process import hunt, kill_lines
+from shoal.runtime.tools._process import hunt, kill_lines, shell_path
 from shoal.runtime.tools._read_paths import ReadPaths, ungranted
 from shoal.runtime.tools._shell import SHELL, SHELL_TOOL, failure_of, mark_of, run_in_shell, shown
 from shoal.runtime.tools._tool import (
@@ -37,7 +41,7 @@ from shoal.runtime.tools._tool import (
     source_digest,
     tool,
 )
-from shoal.runtime.tools._window import CONTEXT_ATTACH, FAN_OUT, RUN_TOOLS, SUBMIT_OUTPUT, WINDOW_TOOLS
+from shoal.runtime.tools._window import CONTEXT_ATTACH, FAN_OUT, LOAD_TOOLS, RUN_TOOLS, SUBMIT_OUTPUT, WINDOW_TOOLS
 from shoal.runtime.tools._writing import WRITING_TOOLS
 
 BUILT_IN: Mapping[str, Tool] = {
@@ -51,6 +55,7 @@ BUILT_IN: Mapping[str, Tool] = {
         *RUN_TOOLS,
         *AGENT_TOOLS,
         *PEOPLE_TOOLS,
+        *MEMORY_TOOLS,
     )
 }
 """Every built-in tool, by name."""
@@ -65,15 +70,21 @@ __all__ = [
     "BUILT_IN",
     "CONTEXT_ATTACH",
     "FAN_OUT",
+    "LOAD_TOOLS",
+    "MEMORY",
     "QUESTIONS",
     "READ_ONLY_GIT",
     "SHELL",
     "SHELL_TOOL",
     "SUBMIT_OUTPUT",
     "Effects",
+    "FolderMemory",
     "FunctionTool",
     "Grants",
     "LineRules",
+    "Memory",
+    "Note",
+    "NoteRefused",
     "Permissions",
     "ReadPaths",
     "RunFacts",
@@ -86,6 +97,7 @@ __all__ = [
     "as_tool",
     "command_problem",
     "compiled",
+    "environment",
     "failure_of",
     "hunt",
     "judge",
@@ -97,6 +109,7 @@ __all__ = [
     "read_attachment",
     "run_in_shell",
     "schema_bytes",
+    "shell_path",
     "shown",
     "shown_name",
     "source_digest",

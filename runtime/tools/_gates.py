@@ -6,7 +6,7 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, TypeAlias, cast, final
 
 import jsonschema_rs
@@ -14,6 +14,7 @@ import msgspec
 
 from shoal.blueprints import Permission, tool_name
 from shoal.runtime.tools._tool import Tool
+from shoal.runtime.tools._window import LOAD_TOOLS
 
 Gate: TypeAlias = Literal["visibility", "schema", "permission"]
 
@@ -44,7 +45,13 @@ class Verdict(msgspec.Struct, frozen=True):
     keys: tuple[str, ...] = ()
 
 
-def judge(tools: Mapping[str, Tool], name: str, arguments: str, permission: Mapping[str, Permission]) -> Verdict:
+def judge(
+    tools: Mapping[str, Tool],
+    name: str,
+    arguments: str,
+    permission: Mapping[str, Permission],
+    deferred: Collection[str] = (),
+) -> Verdict:
     """Say how a call of *name* with the JSON source *arguments* fares.
 
     Args:
@@ -52,8 +59,12 @@ def judge(tools: Mapping[str, Tool], name: str, arguments: str, permission: Mapp
         name: The tool, as the model wrote it; an alias is understood.
         arguments: The JSON source of its arguments; empty counts as an empty object.
         permission: What each tool may do in this stage.
+        deferred: Names of the tools that the stage can load.
     """
     tool = tools.get(tool_name(name))
+    if tool is None and tool_name(name) in deferred:
+        said = f"[unavailable] `{name}` is not loaded; call `{LOAD_TOOLS}` with its name, and then it"
+        return Verdict(None, gate="visibility", said=said)
     if tool is None:
         offered = ", ".join(f"`{other}`" for other in sorted(tools)) or "no tool"
         return Verdict(None, gate="visibility", said=f"[unavailable] this stage has no tool {name!r}; it has {offered}")

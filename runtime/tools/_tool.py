@@ -9,7 +9,7 @@ import json
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, final, overload
 
@@ -23,6 +23,7 @@ from shoal.runtime._attachment import Attachment, attachment
 from shoal.runtime._paths import Also
 from shoal.runtime.context import estimate_text
 from shoal.runtime.scripts import Sandbox
+from shoal.runtime.tools._notes import Memory
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -148,6 +149,7 @@ class ToolContext:
         now: Returns the time, unix seconds.
         facts: What the run may be told about itself.
         sandbox: What runs scripts; `None` for nothing.
+        memory: What is remembered from run to run; `None` where the user named none.
     """
 
     run_id: str
@@ -164,6 +166,7 @@ class ToolContext:
     now: Callable[[], float] = time.time
     facts: RunFacts = RunFacts()
     sandbox: Sandbox | None = None
+    memory: Memory | None = None
 
 
 class Call(Protocol):
@@ -186,6 +189,7 @@ class Tool:
         effects: What calling it does to the world.
         source: Where a function given in code is, and the digest of its source; `None` for a built-in.
         connector: The MCP server that has it, and the name under which that knows it; `None` for another tool.
+        deferred: It stands by name only until the model loads it with `load_tools`.
 
     Raises:
         ToolInvalid: No vendor takes a tool of that name, or its schema is no JSON.
@@ -199,6 +203,7 @@ class Tool:
     effects: Effects = Effects()
     source: tuple[str, str] | None = None
     connector: tuple[str, str] | None = None
+    deferred: bool = False
     spec: ToolSpec = field(init=False)
     tokens: int = field(init=False)
 
@@ -257,6 +262,7 @@ def tool(
     network: bool = False,
     asks_human: bool = False,
     idempotent: bool | None = None,
+    deferred: bool = False,
 ) -> Callable[[Callable[P, Awaitable[R]]], FunctionTool[P, R]]: ...
 
 
@@ -272,6 +278,7 @@ def tool(
     network: bool = False,
     asks_human: bool = False,
     idempotent: bool | None = None,
+    deferred: bool = False,
 ) -> Any:
     """Make an async function a tool. The schema comes from its signature, the descriptions from its docstring.
 
@@ -288,6 +295,7 @@ def tool(
         network: It reaches beyond this machine.
         asks_human: It waits for a person.
         idempotent: Calling it again does no harm; `None` is true for a tool that only reads.
+        deferred: Its schema is sent only after the model has loaded it with `load_tools`; until then it stands by name.
 
     Raises:
         ToolInvalid: It is not an async function, or a parameter has no type that a schema can say.
@@ -295,7 +303,8 @@ def tool(
     effects = Effects(reads, writes, network, asks_human, idempotent)
 
     def made(wrapped: Callable[..., Awaitable[Any]]) -> FunctionTool[..., Any]:
-        return FunctionTool(wrapped, _function_tool(wrapped, name, description, permission, effects))
+        made = _function_tool(wrapped, name, description, permission, effects)
+        return FunctionTool(wrapped, replace(made, deferred=deferred))
 
     return made if function is None else made(function)
 

@@ -9,6 +9,7 @@ from shoal.runtime.tools._tool import Tool
 SUBMIT_OUTPUT = "submit_output"
 FAN_OUT = "fan_out"
 CONTEXT_ATTACH = "context_attach"
+LOAD_TOOLS = "load_tools"
 
 
 _REGION = _text("Name of the region, as its heading says it.")
@@ -109,6 +110,22 @@ RUN_TOOLS = (
                 },
             },
             "content",
+        ),
+        None,
+    ),
+    Tool(
+        LOAD_TOOLS,
+        "Load tools that are listed by name only; you can call them from your next turn on.",
+        _object(
+            {
+                "names": {
+                    "type": "array",
+                    "items": {"type": "string"},
+                    "minItems": 1,
+                    "description": "Their names, as the list of deferred tools has them.",
+                }
+            },
+            "names",
         ),
         None,
     ),

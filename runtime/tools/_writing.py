@@ -209,6 +209,27 @@ def written(root: Path, path: str, content: str) -> str:
     return f"{path}: {len(data):,} bytes written, {how}"
 
 
+def added(root: Path, path: str, content: str, most_bytes: int) -> str:
+    """Write *content* behind what stands at *path*, from a new line on, and return what to say of it.
+
+    Raises:
+        PathRefused: It cannot be written, or would have more than *most_bytes*.
+    """
+    place = Place(root, path, make=True)
+    try:
+        with _lock(place.real):
+            before = place.stat()
+            held = b"" if before is None else place.read(most_bytes)
+            between = b"" if not held or held.endswith(b"\n") else b"\n"
+            data = held + between + content.encode()
+            if len(data) > most_bytes:
+                raise PathRefused("special", f"{path!r} would have more than {most_bytes:,} bytes; begin another file")
+            place.replace(data, before)
+    finally:
+        place.close()
+    return f"{path}: {len(content.encode()):,} bytes added"
+
+
 # --- editing
 
 

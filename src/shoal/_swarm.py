@@ -21,7 +21,18 @@ from shoal._held import Held
 from shoal.errors import ConfigInvalid, JournalFailed
 from shoal.observability import Metrics, Telemetry, current_traceparent, metrics_otlp, otlp, through
 from shoal.providers import Provider, RetryPolicy
-from shoal.runtime import Clock, Journal, Limits, McpServer, Observer, Permissions, SpawnRequest, SqliteJournal
+from shoal.runtime import (
+    Clock,
+    ContextComponent,
+    Journal,
+    Limits,
+    McpServer,
+    Memory,
+    Observer,
+    Permissions,
+    SpawnRequest,
+    SqliteJournal,
+)
 from shoal.runtime.journal import BEAT_S, Durability, host_name
 from shoal.runtime.scripts import Functions
 
@@ -52,6 +63,9 @@ class Swarm(runtime.Swarm):
         services: Workers that live as long as the swarm, by name.
         beside: Workers that run beside the lanes and, like them, may fail without hurting a run, by name.
         scripts: Trusted functions in the place of scripts: by the path that a blueprint names, functions by name.
+        components: What may stand in prompts beside regions, besides what ships; one of a shipped name takes its place.
+        memory: What agents remember from run to run: a folder of Markdown files, or a memory of your own; `None` for
+            nothing.
 
     Raises:
         ConfigInvalid: The environment names a provider that cannot be had, or the settings are of no use.
@@ -77,6 +91,8 @@ class Swarm(runtime.Swarm):
         services: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
         beside: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
         scripts: Mapping[str, Functions] | None = None,
+        components: Sequence[ContextComponent] = (),
+        memory: str | os.PathLike[str] | Memory | None = None,
     ) -> None:
         self._path: Path | None
         self._path, given = (Path(journal), None) if isinstance(journal, str | os.PathLike) else (None, journal)
@@ -106,6 +122,8 @@ class Swarm(runtime.Swarm):
                 **(beside or {}),
             },
             scripts=scripts,
+            components=components,
+            memory=memory,
         )
 
     async def __aenter__(self) -> Self:

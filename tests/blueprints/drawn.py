@@ -136,6 +136,7 @@ EVERYTHING = Blueprint(
             description="Turns commits into facts",
             available_tools=("bash", "write_file", "read_file", "context_write", "ask_user_text", "submit_output"),
             available_connectors=("github",),
+            deferred_tools=("read_file", "github"),
             required_tools=("ask_user_text",),
             tool_permissions={"bash": "deny"},
             tool_routing=ToolRouting(

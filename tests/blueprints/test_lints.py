@@ -67,6 +67,8 @@ WARNINGS = {
     "broad-read-path": "[read_paths]\nallow = ['~/'] # <-",
     "script-language": f"[stages.s]\n{QUIET}[stages.s.hooks]\non_error = 'h.js' # <-",
     "tool-twice": f"[stages.s]\n{QUIET}tool_permissions.shell = 'ask'\navailable_tools = ['shell',\n'bash'] # <-",
+    "component-not-shipped": "[components]\nuse = ['date', 'mine'] # <-",
+    "project-files-unshielded": "[components]\nuse = ['project_files'] # <-",
     "component-twice": "[components]\nuse = ['date', 'date'] # <-",
     "gate-without-effect": (
         f"[stages.s]\n{QUIET}[stages.s.transitions.t.gate] # <-\nmax_attempts = 1\n[stages.t]\n{QUIET}"
@@ -105,6 +107,7 @@ WITHOUT_EFFECT = {
 }
 
 NOTES = {
+    "bindings-end-shared-prefix": "[components]\nuse = ['bindings'] # <-",
     "command-seed": "[context.regions.r]\nseed = { command = 'ls' } # <-",
     "tool-seed": "[context.regions.r]\nseed = { tool = 'current_time' } # <-",
     "read-paths-declared": "[read_paths]\nallow = ['~/notes'] # <-",

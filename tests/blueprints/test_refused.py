@@ -278,6 +278,11 @@ STAGES = {
         "required-tool-missing",
         '[stages.s]\nrequired_tools = ["ask_user_text"] # <-',
     ),
+    "a deferred tool that is not there": ("deferred-tool-missing", '[stages.s]\ndeferred_tools = ["shell"] # <-'),
+    "a deferred tool that a stage needs": (
+        "deferred-tool-owed",
+        '[stages.s]\navailable_tools = ["submit_output"]\ndeferred_tools = ["submit_output"] # <-',
+    ),
     "an output without its tool": ("output-missing-submit-tool", "[stages.s]\nrequire_output = true # <-"),
     "a permission without its tool": (
         "orphan-stage-permission",

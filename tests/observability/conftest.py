@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from receiver import Receiver
+from receiver import GrpcReceiver, Receiver
 
 
 @pytest.fixture(autouse=True)
@@ -26,4 +26,11 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 def receiver() -> Iterator[Receiver]:
     """An OTLP/HTTP receiver on loopback."""
     with Receiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def grpc_receiver() -> Iterator[GrpcReceiver]:
+    """An OTLP/gRPC receiver on loopback."""
+    with GrpcReceiver() as receiver:
         yield receiver

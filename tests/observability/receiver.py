@@ -10,6 +10,14 @@ from types import TracebackType
 from typing import Self
 
 import grpc
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc import (
+    MetricsServiceServicer,
+    add_MetricsServiceServicer_to_server,
+)
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -23,10 +31,14 @@ from typing_extensions import override
 
 
 class Receiver:
-    """Takes spans, or answers as it is told: *status* is what it says, *hold* what it waits for before it does."""
+    """Takes spans and metrics, or answers as it is told.
+
+    *status* is what it says, *hold* what it waits for before it does.
+    """
 
     def __init__(self) -> None:
         self.requests: list[ExportTraceServiceRequest] = []
+        self.metrics: list[ExportMetricsServiceRequest] = []
         self.headers: list[dict[str, str]] = []
         self.status = 200
         self.hold: threading.Event | None = None
@@ -47,6 +59,8 @@ class Receiver:
                 receiver.headers.append({name.lower(): value for name, value in self.headers.items()})
                 if receiver.status == 200 and self.path == "/v1/traces":
                     receiver.requests.append(ExportTraceServiceRequest.FromString(body))
+                if receiver.status == 200 and self.path == "/v1/metrics":
+                    receiver.metrics.append(ExportMetricsServiceRequest.FromString(body))
                 self.send_response(receiver.status)
                 self.send_header("content-length", "0")
                 self.end_headers()
@@ -95,20 +109,32 @@ class Receiver:
 
 
 class GrpcReceiver(TraceServiceServicer):
-    """Takes spans over gRPC."""
+    """Takes spans and metrics over gRPC, or answers as it is told: *refuses* is what it says instead."""
 
     def __init__(self) -> None:
         self.requests: list[ExportTraceServiceRequest] = []
+        self.metrics: list[ExportMetricsServiceRequest] = []
         self.metadata: list[dict[str, str]] = []
+        self.refuses: grpc.StatusCode | None = None
+        self.hold: threading.Event | None = None
         self._server = grpc.server(ThreadPoolExecutor(2))
         add_TraceServiceServicer_to_server(self, self._server)
+        add_MetricsServiceServicer_to_server(_GrpcMetrics(self), self._server)
         self._port = self._server.add_insecure_port("127.0.0.1:0")
 
     @override
     def Export(self, request: ExportTraceServiceRequest, context: grpc.ServicerContext) -> ExportTraceServiceResponse:
+        self.answer(context)
         self.requests.append(request)
-        self.metadata.append({pair.key: str(pair.value) for pair in context.invocation_metadata()})
         return ExportTraceServiceResponse()
+
+    def answer(self, context: grpc.ServicerContext) -> None:
+        """Take note of what came with a request, and refuse it if that was said."""
+        self.metadata.append({pair.key: str(pair.value) for pair in context.invocation_metadata()})
+        if self.hold is not None:
+            self.hold.wait(10)
+        if self.refuses is not None:
+            context.abort(self.refuses, "not now")
 
     @property
     def url(self) -> str:
@@ -131,4 +157,19 @@ class GrpcReceiver(TraceServiceServicer):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self.hold is not None:
+            self.hold.set()
         self._server.stop(grace=0).wait()
+
+
+class _GrpcMetrics(MetricsServiceServicer):
+    def __init__(self, receiver: GrpcReceiver) -> None:
+        self._receiver = receiver
+
+    @override
+    def Export(
+        self, request: ExportMetricsServiceRequest, context: grpc.ServicerContext
+    ) -> ExportMetricsServiceResponse:
+        self._receiver.answer(context)
+        self._receiver.metrics.append(request)
+        return ExportMetricsServiceResponse()

@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from shoal.blueprints import Blueprint, CallerSeed, FanOut, Nudge, Region, Stage
 from shoal.observability import Projection, Sink, Span
 from shoal.providers import Provider, Text
-from shoal.runtime import Event, MemoryJournal, Swarm, virtual
+from shoal.runtime import Event, MemoryJournal, Observer, Swarm, virtual
 from shoal.runtime.context import Share
 from shoal.runtime.events import (
     CallMade,
@@ -103,6 +103,20 @@ class Story:
 
     def end(self, status: Any = "complete", reason: str = "it is done", **more: Any) -> int:
         return self.add(RunEnded(status, reason, **more))
+
+
+def burst(observer: Observer, *, spans: int) -> None:
+    """Feed whole runs of a hundred spans each, as fast as that goes, until *observer* was told of so many spans."""
+    for number in range(spans // 100):
+        story = Story(f"run-{number}")
+        story.spawn(root=f"run-{number}")
+        story.enter()
+        for _ in range(97):
+            story.answer(story.ask())
+        story.leave()
+        story.end()
+        for event in story.events:
+            observer(event)
 
 
 def share(owner: str, tokens: int = 10, cost: str | None = "0.01", **more: Any) -> Share:

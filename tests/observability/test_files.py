@@ -12,6 +12,7 @@ from spankit import CHILD, ROOT, Story, parsed, share, spans_of
 
 from shoal.errors import ConfigInvalid, RunNotFound
 from shoal.observability import Span, export_trace, trace_of
+from shoal.observability._jaeger import _listed
 from shoal.providers import Text
 from shoal.runtime import MemoryJournal
 from shoal.runtime.events import (
@@ -214,3 +215,22 @@ def test_links_are_in_both_files():
     [trace] = json.loads(export_trace(kept, ROOT, "jaeger"))["data"]
     follows = [r["spanID"] for span in trace["spans"] for r in span["references"] if r["refType"] == "FOLLOWS_FROM"]
     assert follows == [linked[0].links[0].span_id]
+
+
+@pytest.mark.parametrize(
+    ("number", "written"),
+    [
+        (0.0, "0"),
+        (1.0, "1"),
+        (-2.5, "-2.5"),
+        (9e-6, "0.000009"),
+        (1e-6, "0.000001"),
+        (9.99e-7, "9.99e-7"),
+        (1e-300, "1e-300"),
+        (1e20, "100000000000000000000"),
+        (1.25e22, "1.25e+22"),
+        (0.000162, "0.000162"),
+    ],
+)
+def test_numbers_in_lists_are_written_as_jaeger_itself_writes_them(number: float, written: str):
+    assert _listed(number) == written

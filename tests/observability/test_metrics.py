@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 import urllib.request
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import anyio.to_thread
+import grpc
 import pytest
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricExportResult, MetricsData
+from receiver import GrpcReceiver, Receiver
 
 import shoal
 from shoal.blueprints import Blueprint, CallerSeed, Nudge, Region, Stage
 from shoal.errors import ConfigInvalid, ProviderRefused
 from shoal.observability import Metrics, metrics_otlp, prometheus
+from shoal.observability._factories import Protocol
+from shoal.observability._metric_exporter import CountingMetrics
 from shoal.providers import Usage
 from shoal.runtime import Event, MemoryJournal, SqliteJournal, Swarm, virtual
 from shoal.runtime.events import InferenceCompleted, LaneDegraded
@@ -212,13 +219,139 @@ async def test_a_port_that_is_taken_is_named():
     metrics.close()
 
 
-async def test_metrics_go_where_an_endpoint_says():
-    with pytest.raises(ConfigInvalid, match="nothing can be sent to 'here'"):
-        metrics_otlp("here")
-    metrics_otlp("http://127.0.0.1:9", every_s=3600).close()
-
-
 async def test_metrics_that_are_none_are_refused():
     with pytest.raises(ConfigInvalid, match="`metrics` is 'statsd'; name `otlp`"):
         async with shoal.Swarm([scripted()], metrics="statsd"):  # type: ignore[arg-type]
             pass
+
+
+async def test_a_place_that_is_none_is_refused():
+    with pytest.raises(ConfigInvalid, match="nothing can be sent to 'here'"):
+        metrics_otlp("here")
+    with pytest.raises(ConfigInvalid, match="nothing can be sent to 'here'"):
+        metrics_otlp("here", protocol="grpc")
+
+
+@pytest.fixture(params=["http/protobuf", "grpc"])
+def taking(request: pytest.FixtureRequest) -> Receiver | GrpcReceiver:
+    """A receiver of either protocol."""
+    name = "grpc_receiver" if request.param == "grpc" else "receiver"
+    found: Receiver | GrpcReceiver = request.getfixturevalue(name)
+    return found
+
+
+def spoken(taking: Receiver | GrpcReceiver) -> Protocol:
+    return "grpc" if isinstance(taking, GrpcReceiver) else "http/protobuf"
+
+
+def arrived(taking: Receiver | GrpcReceiver) -> dict[str, Any]:
+    """Return the newest figures that *taking* was sent, by name."""
+    return {
+        metric.name: metric
+        for request in taking.metrics
+        for resource in request.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
+
+
+async def used(metrics: Metrics | Literal["otlp"]) -> None:
+    """Run `TWO` once in a swarm that is measured."""
+    async with shoal.Swarm([scripted("one", "two")], metrics=metrics) as swarm:
+        with anyio.fail_after(15):
+            assert (await (await swarm.spawn(TWO, task="x")).result()).status == "complete"
+
+
+@pytest.mark.sockets
+async def test_all_figures_reach_a_real_receiver_at_the_latest_when_the_swarm_closes(taking: Receiver | GrpcReceiver):
+    metrics = metrics_otlp(taking.url, {"x-team": "desk"}, protocol=spoken(taking), every_s=3600)
+    await used(metrics)
+    found = arrived(taking)
+    assert {"gen_ai.client.token.usage", "gen_ai.client.operation.duration", "shoal.cost"} <= set(found)
+    assert {"shoal.pool.busy", "shoal.pool.queued", "shoal.pool.wait", "shoal.lane.queued"} <= set(found)
+    sent = found["gen_ai.client.token.usage"].histogram.data_points
+    assert (
+        sum(point.count for point in sent) >= 4
+    )  # in and out of the two requests of the stages; titling may come to nothing
+    assert metrics.failed == 0
+
+
+@pytest.mark.sockets
+async def test_the_variables_say_where_metrics_go_and_how(
+    taking: Receiver | GrpcReceiver, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", taking.url)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", spoken(taking))
+    await used("otlp")
+    assert "shoal.pool.busy" in arrived(taking)
+
+
+@pytest.mark.sockets
+async def test_headers_go_with_metrics(receiver: Receiver, grpc_receiver: GrpcReceiver):
+    await used(metrics_otlp(receiver.url, {"x-team": "desk"}))
+    await used(metrics_otlp(grpc_receiver.url, {"x-team": "desk"}, protocol="grpc"))
+    assert [receiver.headers[0]["x-team"], grpc_receiver.metadata[0]["x-team"]] == ["desk", "desk"]
+
+
+@pytest.mark.sockets
+async def test_a_receiver_of_metrics_that_answers_errors_troubles_no_run_and_is_told_of_once(
+    taking: Receiver | GrpcReceiver, caplog: pytest.LogCaptureFixture
+):
+    taking.refuses, taking.status = grpc.StatusCode.INVALID_ARGUMENT, 400
+    metrics = metrics_otlp(taking.url, protocol=spoken(taking), every_s=0.02)
+    await used(metrics)
+    assert metrics.failed >= 1
+    assert not taking.metrics
+    told = [record.getMessage() for record in caplog.records]
+    assert [text.partition(":")[0] for text in told] == ["metrics could not be exported"]
+
+
+@pytest.mark.sockets
+async def test_a_receiver_of_metrics_that_is_not_there_is_told_of_once(caplog: pytest.LogCaptureFixture):
+    metrics = metrics_otlp("http://127.0.0.1:9", timeout_s=0.2)
+    await used(metrics)
+    assert (metrics.failed, len(caplog.records)) == (1, 1)
+
+
+def test_a_defect_of_an_exporter_of_metrics_is_counted_like_any_failure(caplog: pytest.LogCaptureFixture):
+    class Faulty(OTLPMetricExporter):
+        def export(self, *_given: Any, **_more: Any) -> MetricExportResult:
+            raise ZeroDivisionError
+
+    counting = CountingMetrics(Faulty())
+    results = {counting.export(MetricsData(())) for _ in range(2)}
+    assert (results, counting.failed, len(caplog.records)) == ({MetricExportResult.FAILURE}, 2, 1)
+    assert "ZeroDivisionError" in caplog.records[0].getMessage()
+    assert counting.force_flush()
+    counting.shutdown()
+
+
+async def test_how_busy_a_swarm_is_may_be_asked_in_another_thread_while_runs_come_and_go():
+    """Exporters ask in a thread of their own: what changes meanwhile must not end what they do."""
+    over = threading.Event()
+    between, asked = sys.getswitchinterval(), 0
+
+    def ask(swarm: Swarm) -> int:
+        times = 0
+        while not over.is_set():
+            swarm.statistics()
+            times += 1
+        return times
+
+    async with Swarm([scripted(*["said"] * 200)], MemoryJournal(), clock=virtual()) as swarm:
+        sys.setswitchinterval(1e-6)
+        try:
+            async with anyio.create_task_group() as tasks:
+
+                async def watch() -> None:
+                    nonlocal asked
+                    asked = await anyio.to_thread.run_sync(ask, swarm)
+
+                tasks.start_soon(watch)
+                for _ in range(100):
+                    await (await swarm.spawn(TWO, task="x")).result()
+                over.set()
+        finally:
+            over.set()
+            sys.setswitchinterval(between)
+    assert asked

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+from pathlib import Path
 
 import anyio
+import grpc
 import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from receiver import GrpcReceiver, Receiver
-from spankit import LISTS, Story, blueprint, parsed
+from spankit import LISTS, blueprint, burst, parsed
 
 from shoal.blueprints import Nudge, Stage
-from shoal.observability import Telemetry, export_trace, otlp, trace_of
+from shoal.observability import Telemetry, export_trace, exporting, otlp, trace_of
 from shoal.runtime import MemoryJournal, Swarm
 from shoal.testing import ScriptedProvider, call
 
@@ -51,22 +57,48 @@ async def test_what_arrives_live_is_byte_for_byte_what_a_file_of_the_journal_hol
     assert receiver.requests[0].resource_spans[0].resource == from_file.resource
 
 
-async def test_a_burst_of_thousands_arrives_whole_and_none_is_lost_on_closing(receiver: Receiver):
+async def test_a_burst_of_twenty_thousand_arrives_whole_and_none_is_lost_on_closing(receiver: Receiver):
     telemetry = otlp(receiver.url)
-    for number in range(100):
-        story = Story(f"run-{number}")
-        story.spawn(root=f"run-{number}")
-        story.enter()
-        for _ in range(97):
-            story.answer(story.ask())
-        story.leave()
-        story.end()
-        for event in story.events:
-            telemetry(event)
+    burst(telemetry, spans=20_000)
     await telemetry.aclose()
     counted = telemetry.statistics()
-    assert (counted.spans, counted.exported, counted.dropped, counted.failed) == (10_000, 10_000, 0, 0)
-    assert len({span.span_id for span in receiver.spans}) == 10_000
+    assert (counted.spans, counted.exported, counted.dropped, counted.failed) == (20_000, 20_000, 0, 0)
+    assert len({span.span_id for span in receiver.spans}) == len(receiver.spans) == 20_000
+
+
+async def test_a_burst_through_the_sdks_own_encoding_arrives_whole_too(receiver: Receiver):
+    class Theirs(OTLPSpanExporter):
+        pass
+
+    telemetry = exporting(Theirs(f"{receiver.url}/v1/traces"))
+    burst(telemetry, spans=20_000)
+    await telemetry.aclose()
+    assert telemetry.statistics().exported == 20_000
+    assert len({span.span_id for span in receiver.spans}) == len(receiver.spans) == 20_000
+
+
+@pytest.mark.wall_limit(60)
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+def test_ctrl_c_in_the_middle_of_a_burst_loses_none(receiver: Receiver, grpc_receiver: GrpcReceiver, protocol: str):
+    taking = {"http/protobuf": receiver, "grpc": grpc_receiver}[protocol]
+    program = Path(__file__).with_name("bursting.py")
+    settings = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": taking.url,
+        "OTEL_EXPORTER_OTLP_PROTOCOL": protocol,
+        # Nothing is sent before the end.
+        "OTEL_BSP_SCHEDULE_DELAY": "3600000",
+        "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "65536",
+    }
+    with subprocess.Popen(
+        [sys.executable, program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **settings}
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"20000 spans wait\n"
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate(timeout=50)
+    assert told.rstrip().endswith(b"KeyboardInterrupt")
+    assert b"spans were" not in told
+    assert len({span.span_id for span in taking.spans}) == len(taking.spans) == 20_000
 
 
 async def test_headers_and_a_path_of_its_own_are_sent(receiver: Receiver):
@@ -145,12 +177,6 @@ async def test_a_receiver_that_comes_back_gets_what_comes_then(receiver: Receive
 # --- over gRPC
 
 
-@pytest.fixture
-def grpc_receiver() -> Iterator[GrpcReceiver]:
-    with GrpcReceiver() as receiver:
-        yield receiver
-
-
 async def test_a_live_run_arrives_over_grpc_too(grpc_receiver: GrpcReceiver):
     telemetry = otlp(grpc_receiver.url, {"x-tenant": "news"}, protocol="grpc")
     journal, run_id = await a_run(telemetry)
@@ -169,18 +195,40 @@ async def test_a_variable_may_ask_for_grpc(grpc_receiver: GrpcReceiver, monkeypa
     assert len(grpc_receiver.spans) == len(list(trace_of(journal, run_id)))
 
 
-async def test_a_burst_over_grpc_arrives_whole(grpc_receiver: GrpcReceiver):
+async def test_a_burst_over_grpc_arrives_whole_and_none_is_lost_on_closing(grpc_receiver: GrpcReceiver):
     telemetry = otlp(grpc_receiver.url, protocol="grpc")
-    for number in range(100):
-        story = Story(f"run-{number}")
-        story.spawn(root=f"run-{number}")
-        story.enter()
-        for _ in range(97):
-            story.answer(story.ask())
-        story.leave()
-        story.end()
-        for event in story.events:
-            telemetry(event)
+    burst(telemetry, spans=20_000)
     await telemetry.aclose()
-    assert len({span.span_id for span in grpc_receiver.spans}) == 10_000
-    assert telemetry.statistics().dropped == 0
+    counted = telemetry.statistics()
+    assert (counted.spans, counted.exported, counted.dropped, counted.failed) == (20_000, 20_000, 0, 0)
+    assert len({span.span_id for span in grpc_receiver.spans}) == len(grpc_receiver.spans) == 20_000
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAVAILABLE])
+async def test_a_receiver_over_grpc_that_answers_errors_troubles_no_run_and_is_told_of_once(
+    grpc_receiver: GrpcReceiver, code: grpc.StatusCode, caplog: pytest.LogCaptureFixture
+):
+    grpc_receiver.refuses = code
+    telemetry = otlp(grpc_receiver.url, protocol="grpc", timeout_s=0.2)
+    await a_run(telemetry)
+    await telemetry.aclose(timeout_s=1)
+    counted = telemetry.statistics()
+    assert (counted.exported, counted.failed) == (0, counted.spans)
+    assert [record.name for record in caplog.records] == ["shoal.observability"] * 2
+
+
+async def test_a_receiver_over_grpc_that_is_not_there_troubles_no_run(caplog: pytest.LogCaptureFixture):
+    telemetry = otlp(nowhere(), protocol="grpc", timeout_s=0.2)
+    await a_run(telemetry)
+    await telemetry.aclose(timeout_s=1)
+    counted = telemetry.statistics()
+    assert (counted.exported, counted.failed + counted.waiting) == (0, counted.spans)
+    assert [record.name for record in caplog.records] == ["shoal.observability"] * 2
+
+
+async def test_a_receiver_over_grpc_that_hangs_troubles_no_run(grpc_receiver: GrpcReceiver):
+    grpc_receiver.hold = threading.Event()
+    telemetry = otlp(grpc_receiver.url, protocol="grpc", timeout_s=0.3)
+    await a_run(telemetry)
+    await telemetry.aclose(timeout_s=0.2)
+    assert telemetry.statistics().exported == 0

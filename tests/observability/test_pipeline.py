@@ -13,7 +13,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from spankit import Story
 
 from shoal.observability import Telemetry, exporting
+from shoal.observability._factories import resource_of
 from shoal.observability._pipeline import Pipeline
+from shoal.observability._senders import sender_of
 
 pytestmark = pytest.mark.sockets
 
@@ -182,10 +184,7 @@ def test_what_comes_after_closing_is_dropped_and_counted(caplog: pytest.LogCaptu
 
 
 def test_it_shows_its_state():
-    exporter = InMemorySpanExporter()
-    from shoal.observability._factories import resource_of
-
-    pipeline = Pipeline(exporter, resource_of(None))
+    pipeline = Pipeline(sender_of(InMemorySpanExporter(), resource_of(None)))
     assert repr(pipeline) == "<Pipeline 0 exported, 0 waiting, 0 dropped, 0 failed>"
     pipeline.close(1)
     assert pipeline._counting.force_flush()

@@ -67,16 +67,14 @@ def test_another_protocol_is_refused_by_name(name: str, monkeypatch: pytest.Monk
         otlp()
 
 
-def test_metrics_over_grpc_are_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
-    with pytest.raises(ConfigInvalid, match="metrics are sent over `http/protobuf` only"):
-        metrics_otlp()
-
-
 def test_grpc_without_its_packages_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.grpc.trace_exporter", None)
+    monkeypatch.delitem(sys.modules, "shoal.observability._grpc", raising=False)
     with pytest.raises(ConfigInvalid, match=r"install `shoal\[grpc\]`"):
         otlp(protocol="grpc")
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.grpc.metric_exporter", None)
+    with pytest.raises(ConfigInvalid, match=r"install `shoal\[grpc\]`"):
+        metrics_otlp(protocol="grpc")
 
 
 def test_the_protocol_that_is_spoken_may_be_named(monkeypatch: pytest.MonkeyPatch):

@@ -48,7 +48,7 @@ from shoal.blueprints import (
     ToolsSeed,
     dumps,
 )
-from shoal.errors import DefinitionMissing, NotBuiltYet, RunEnded, RunIsPaused, SpawnRefused
+from shoal.errors import DefinitionMissing, RunEnded, RunIsPaused, SpawnRefused
 from shoal.runtime import (
     Event,
     Limits,
@@ -331,7 +331,7 @@ async def test_a_script_that_was_edited_counts_where_the_blueprint_is_named_agai
 REFUSED = [
     (replace(BEFORE, name="other"), "spawn that one instead"),
     (blueprint(stage("b")), "it has been in `a`"),
-    (replace(BEFORE, dynamic_tools=True), "dynamic_tools"),
+    (replace(BEFORE, components=("nobodys",)), "wants the component"),
     (replace(BEFORE, regions=(TASK, NOTES, TALK), stages=(stage("a", available_tools=("nobodys",)),)), "nobody has"),
 ]
 
@@ -341,7 +341,7 @@ async def test_what_would_have_no_meaning_is_refused_and_the_run_is_as_it_was(ch
     async with swarm_of(first("one", "two")) as swarm:
         run = await paused(swarm)
         before = events_of(swarm, run)
-        with pytest.raises((SpawnRefused, NotBuiltYet), match=why):
+        with pytest.raises(SpawnRefused, match=why):
             await swarm.resume_tree(run.run_id, blueprint=changed)
         assert events_of(swarm, run) == before
         await run.resume()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import anyio
 import pytest
 from runkit import TALK, TASK, blueprint, events_of, kinds, payloads, stage, swarm_of
@@ -22,7 +24,7 @@ from shoal.errors import (
     SpawnRefused,
 )
 from shoal.providers import RetryPolicy, Text, TextDelta, ToolCall
-from shoal.runtime import FunctionTool, agent, checked, tool
+from shoal.runtime import FunctionTool, _unbuilt, agent, checked, tool
 from shoal.testing import Say, ScriptedProvider
 
 pytestmark = pytest.mark.anyio
@@ -102,10 +104,13 @@ async def test_a_working_directory_that_is_not_there_is_refused():
             await swarm.spawn(PLAIN, task="x", workdir="/does/not/exist")
 
 
-async def test_keys_that_are_not_acted_on_refuse_the_spawn_instead_of_being_half_obeyed():
-    made = blueprint(stage(available_tools=()), components=("facts",), dynamic_tools=True)
+async def test_keys_that_are_not_acted_on_refuse_the_spawn_instead_of_being_half_obeyed(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(_unbuilt, "os", SimpleNamespace(name="nt"))
+    made = blueprint(stage(available_tools=()), shell_hint=True)
     async with swarm_of(scripted()) as swarm:
-        with pytest.raises(NotBuiltYet, match=r"components.use.*dynamic_tools"):
+        with pytest.raises(NotBuiltYet, match=r"agent.shell_hint"):
             await swarm.spawn(made, task="x")
 
 

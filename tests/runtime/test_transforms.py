@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
+import anyio
 import pytest
 from runkit import TALK, TASK, bodies, events_of, payloads, sent, stage, swarm_of, system_text
 
@@ -16,9 +19,9 @@ from shoal.blueprints import (
     Region,
     TransformMapping,
 )
-from shoal.errors import NotBuiltYet, SpawnRefused
+from shoal.errors import ProviderRefused, RunEnded, SpawnRefused
 from shoal.providers import Request
-from shoal.runtime import Run, Swarm
+from shoal.runtime import MemoryJournal, Run, Swarm
 from shoal.testing import Say, ScriptedProvider
 
 pytestmark = pytest.mark.anyio
@@ -44,10 +47,12 @@ def to(region: str, transform: Any = "direct", *fields: str) -> TransformMapping
     return TransformMapping("known", region, transform, fields)
 
 
-def family() -> ScriptedProvider:
+def family(summary: Any = "") -> ScriptedProvider:
     """Return a provider whose parent thinks for a while, so that it can have children."""
 
-    def reply(request: Request) -> Say:
+    def reply(request: Request) -> Any:
+        if request.purpose == "compaction":
+            return summary
         return Say("done", delay_s=0.0 if "below" in sent(request) else 100.0)
 
     return ScriptedProvider(script=reply, purposes={"titling": "A title"})
@@ -163,7 +168,92 @@ async def test_a_region_that_refuses_it_refuses_the_child():
             await spawned(swarm, above, child(full))
 
 
-async def test_a_summary_of_a_region_is_not_done_yet():
-    async with swarm_of(ScriptedProvider(script=lambda _request: "done")) as swarm:
-        with pytest.raises(NotBuiltYet, match=r"`transforms.mappings.transform`"):
-            await swarm.spawn(parent(to("notes", "summarize")), task="t")
+LONG = "One fact. " * 40
+
+
+def sums_up(said: Any = "in short") -> ScriptedProvider:
+    """Return a provider whose compaction lane says *said*."""
+    return family(said)
+
+
+async def summed(provider: ScriptedProvider, *mappings: TransformMapping) -> tuple[str, list[Any], list[Any]]:
+    """Return what a child reads of a summary, and the events of its parent and of itself."""
+    async with swarm_of(provider) as swarm:
+        run: Run = await swarm.spawn(parent(*mappings, held=LONG), task="t")
+        made = await run.spawn(child(replace(NOTES, max_tokens=500), FACTS), task="below")
+        await made.result()
+        below = events_of(swarm, made)
+        await run.result()
+        above = events_of(swarm, run)
+    [first] = [body for body in bodies(provider) if "below" in str(body)][:1]
+    return system_text(first), above, below
+
+
+async def test_a_child_is_given_a_summary_of_a_region_which_its_parent_pays_for():
+    said, above, below = await summed(sums_up(), to("notes", "summarize"))
+    assert "## notes\nin short" in said
+    paid = [[p.purpose for p in payloads(events, "InferenceCompleted")] for events in (above, below)]
+    assert paid == [["titling", "compaction", "stage"], ["stage"]]
+    assert [(p.region, p.aside) for p in payloads(above, "LaneStarted")][1:] == [("known", True)]
+
+
+async def test_the_parent_s_own_region_stays_as_it_is():
+    provider = sums_up()
+    await summed(provider, to("notes", "summarize"))
+    [own] = [body for body in bodies(provider) if "below" not in str(body)]
+    assert LONG.strip() in system_text(own)
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"), [("  ", "blank"), (LONG * 2, "not_smaller"), (ProviderRefused("no"), "provider")]
+)
+async def test_where_there_is_no_summary_the_child_is_given_the_region_and_an_event_says_why(said: Any, reason: str):
+    read, above, _ = await summed(sums_up(said), to("notes", "summarize"))
+    assert LONG.strip() in read
+    assert [(p.region, p.reason) for p in payloads(above, "LaneDegraded")] == [("known", reason)]
+
+
+async def test_children_that_are_given_the_same_share_one_summary():
+    provider = sums_up()
+    async with swarm_of(provider) as swarm:
+        run: Run = await swarm.spawn(parent(to("notes", "summarize"), held=LONG), task="t")
+        async with anyio.create_task_group() as tasks:
+            for number in range(3):
+                tasks.start_soon(partial(run.spawn, child(NOTES), task=f"below {number}"))
+        await run.result()
+    assert len(bodies(provider, "compaction")) == 1
+
+
+async def test_two_regions_of_a_child_may_take_the_same_summary():
+    provider = sums_up()
+    said, _, _ = await summed(provider, to("notes", "summarize"), to("facts", "summarize"))
+    assert said.count("in short") == 2
+    assert len(bodies(provider, "compaction")) == 1
+
+
+async def test_a_summary_that_a_dead_process_was_making_is_given_up_and_made_anew_for_the_next_child():
+    provider = sums_up()
+    journal = MemoryJournal()
+    async with swarm_of(ScriptedProvider(script=lambda _: Say("x", delay_s=1e6)), journal=journal) as swarm:
+        run: Run = await swarm.spawn(parent(to("notes", "summarize"), held=LONG), task="t")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(run.spawn, child(NOTES), task="below"))
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+    async with swarm_of(provider, journal=journal, seed=1) as swarm:
+        run = await swarm.resume_tree(run.run_id)
+        made = await run.spawn(child(NOTES), task="below")
+        await made.result()
+        events = events_of(swarm, run)
+        await run.result()
+    assert ("known", "interrupted") in [(p.region, p.reason) for p in payloads(events, "LaneDegraded")]
+    assert len(bodies(provider, "compaction")) == 1
+
+
+async def test_a_parent_that_ends_while_its_summary_is_made_has_no_child():
+    provider = sums_up(Say("in short", delay_s=1e6))
+    async with swarm_of(provider) as swarm:
+        run: Run = await swarm.spawn(parent(to("notes", "summarize"), held=LONG), task="t")
+        with pytest.raises(RunEnded):
+            await run.spawn(child(NOTES), task="below")
+        assert len(swarm.runs()) == 1

@@ -1,0 +1,231 @@
+"""What a visit of a stage is about: the newest reply and how far its calls are, children, jobs, and what is counted.
+
+All of it is plain values that `RunState` changes, and that others look at.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import cast, final
+
+import msgspec
+
+from shoal.providers import EMPTY, Text, ToolCall
+from shoal.runtime.events import (
+    ChildEnded,
+    ChildSpawned,
+    InferenceCompleted,
+    LaneStarted,
+    QuestionAnswered,
+    ToolCallCompleted,
+)
+from shoal.runtime.tools import shown_name
+
+MODIFYING = frozenset({"write_file", "edit_file"})
+"""Built-in tools that change a file."""
+
+TALK = "talk"
+"""The interaction point that a stage of mode `interactive` has at its end."""
+
+
+@final
+class Turn:
+    """The newest reply of the stage, and how far its calls are.
+
+    Args:
+        seq: Seq of the reply.
+        reply: The reply.
+    """
+
+    __slots__ = (
+        "answered",
+        "answers",
+        "asked",
+        "brought",
+        "calls",
+        "reply",
+        "results",
+        "seq",
+        "started",
+        "vetoed",
+        "waiting",
+        "written",
+    )
+
+    def __init__(self, seq: int, reply: InferenceCompleted) -> None:
+        self.seq = seq
+        self.reply = reply
+        self.calls = calls_of(seq, reply)
+        self.started: frozenset[int] = frozenset()
+        self.results: dict[int, ToolCallCompleted] = {}
+        self.written: dict[int, int] = {}
+        """Seq of each result, by call."""
+        self.answered: frozenset[int] = frozenset()
+        """Calls whose result stands in the conversation."""
+        self.brought: frozenset[int] = frozenset()
+        """Sources of what was written since."""
+        self.asked: dict[int, int] = {}
+        """Seq of the question that a call waits for, by call."""
+        self.answers: dict[int, QuestionAnswered] = {}
+        """What a person said to a call's question, by call."""
+        self.waiting: dict[int, str] = {}
+        """The run whose end a call waits for, by call."""
+        self.vetoed: str | None = None
+        """Why a hook stopped the calls; `None` where none did."""
+
+    @property
+    def open_calls(self) -> tuple[int, ...]:
+        """Numbers of the calls without a result, in call order."""
+        return tuple([index for index in range(len(self.calls)) if index not in self.results])
+
+    def asking(self, index: int) -> bool:
+        """Say whether call *index* waits for a person."""
+        return index in self.asked and index not in self.answers
+
+
+def heading_of(name: str, status: str) -> str:
+    """Return the line that stands over a worker's answer: one line, whatever *name* holds, so that it forges none."""
+    return f"--- {shown_name(name) or repr(name)} ({status}) ---"
+
+
+@final
+class Child(msgspec.Struct, frozen=True):
+    """A child run as its parent knows it."""
+
+    spawned: ChildSpawned
+    ended: ChildEnded | None = None
+    ended_seq: int = 0
+
+    @property
+    def open(self) -> bool:
+        """It has not ended, and its parent's end would end it."""
+        return self.ended is None and not self.spawned.detached
+
+    @property
+    def heading(self) -> str:
+        """The line that stands over its answer where a region shows it."""
+        status = "running" if self.ended is None else self.ended.status
+        return heading_of(self.spawned.item or self.spawned.name, status)
+
+
+@final
+class Job(msgspec.Struct, frozen=True):
+    """A lane job that is under way: the seq of its `LaneStarted`, and that event."""
+
+    job: int
+    started: LaneStarted
+
+
+@final
+class PointState(msgspec.Struct):
+    """How far an interaction point is in one visit of its stage.
+
+    Args:
+        rounds: How often its answer sent the stage back.
+        question: Seq of the question that is open; 0 for none.
+        answered: Seq of the answer that is not seen to yet; 0 for none.
+        answer: That answer.
+        edited: The answer is an edited text.
+        heard: The answer stands in the conversation, and the point lets its stage go.
+    """
+
+    rounds: int = 0
+    question: int = 0
+    answered: int = 0
+    answer: QuestionAnswered | None = None
+    edited: bool = False
+    heard: bool = False
+
+    def begin_again(self) -> None:
+        """Its answer was seen to, and it will be asked again."""
+        self.rounds += 1
+        self.answered, self.answer, self.edited = 0, None, False
+
+
+class Visit:
+    """What is counted within one visit of a stage, and forgotten with it."""
+
+    __slots__ = (
+        "asked",
+        "began_s",
+        "called_tool",
+        "children",
+        "digests",
+        "edits",
+        "entered_seq",
+        "gates",
+        "hooks",
+        "iterations",
+        "number",
+        "output_submitted",
+        "points",
+        "refreshed",
+        "stage",
+        "tool_calls",
+        "worked",
+    )
+
+    def __init__(self, stage: str, number: int, entered_seq: int, began_s: float = 0.0) -> None:
+        self.stage = stage
+        self.number = number
+        self.entered_seq = entered_seq
+        self.iterations = 0
+        self.tool_calls = 0
+        self.called_tool = False
+        self.output_submitted = False
+        self.asked: dict[str, int] = {}
+        """How often the stage was asked again, by reason."""
+        self.gates: dict[str, int] = {}
+        """How often a gate held, by the edge's target."""
+        self.hooks: frozenset[str] = frozenset()
+        """Hooks that were asked; that of the exit once more whenever the stage went on."""
+        self.refreshed: frozenset[str] = frozenset()
+        """Regions whose refresh came to an end in this visit."""
+        self.children = 0
+        self.began_s = began_s
+        """How long the run had been running when it entered, in seconds."""
+        self.edits: dict[str, int] = {}
+        """How often each file was written or edited, by the path that the call named."""
+        self.worked: frozenset[str] = frozenset()
+        """Tools of which a call succeeded, or was stopped by a permission."""
+        self.points: dict[str, PointState] = {}
+        """How far its interaction points are, by name."""
+        self.digests: dict[str, bytes] = {}
+        """Digests of the regions that gates of this stage watch, as of its first request."""
+
+
+# --- calls
+
+
+def call_id(seq: int, index: int) -> str:
+    """Return Shoal's own id of call *index* of the reply *seq*: unique in its run, and the same on every replay."""
+    return f"call_{seq}_{index}"
+
+
+def calls_of(seq: int, reply: InferenceCompleted) -> tuple[ToolCall, ...]:
+    """Return the calls of the reply *seq* under their own ids."""
+    return tuple(
+        ToolCall(call_id(seq, index), call.name, call.arguments, call.vendor_id)
+        for index, call in enumerate(reply.calls)
+    )
+
+
+def texts(arguments: Text, name: str) -> tuple[str, ...]:
+    """Return one argument of a call that is a list of texts; empty where it is missing or something else."""
+    try:
+        parsed: object = json.loads(str(arguments) or "{}")
+    except (ValueError, RecursionError):
+        return ()
+    value = cast("dict[str, object]", parsed).get(name) if isinstance(parsed, dict) else None
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return tuple([item for item in items if isinstance(item, str)])
+
+
+def argument(arguments: Text, name: str) -> Text:
+    """Return one text argument of a call; empty where it is missing or no text."""
+    try:
+        parsed: object = json.loads(str(arguments) or "{}")
+    except (ValueError, RecursionError):
+        return EMPTY
+    value = cast("dict[str, object]", parsed).get(name) if isinstance(parsed, dict) else None
+    return Text.of(value) if isinstance(value, str) else EMPTY
