@@ -13,7 +13,6 @@ them took at once while they lived, which the allocator keeps for whoever comes 
 from __future__ import annotations
 
 import argparse
-import ctypes
 import gc
 import subprocess
 import sys
@@ -97,31 +96,35 @@ async def many(args: argparse.Namespace) -> None:
 
 
 async def burst(runs: int) -> None:
+    await one_burst(1)  # brings in what all of them share
+    before = private_bytes()
+    peak, held = await one_burst(runs)
+    left = private_bytes()
+    await one_burst(runs)
+    figure(f"burst/{runs}", (peak - before) / runs / held, "x bytes of the window, a run", bytes_of_the_window=held)
+    figure(f"burst/{runs}/after", left / before, "x before")
+    figure(f"burst/{runs}/again", private_bytes() / left, "x after the first")
+
+
+async def one_burst(runs: int) -> tuple[int, int]:
+    """Return private memory with all windows full, and what a window holds, in bytes."""
     provider = Writes(BURST_TURNS, 0.01)
     with tempfile.TemporaryDirectory() as folder:
         journal = SqliteJournal(Path(folder) / "runs.db")
-        async with Swarm([provider], journal, limits=Limits(inferences=runs + 1, idle_s=None)) as swarm:
-            provider.expect(1)
-            first = await swarm.spawn(BURST, task=None)  # brings in what all of them share
-            await provider.full.wait()
-            gc.collect()
-            before = private_bytes()
+        async with Swarm([provider], journal, limits=Limits(inferences=runs, idle_s=None)) as swarm:
             provider.expect(runs)
             started = [await swarm.spawn(BURST, task=None) for _ in range(runs)]
             await provider.full.wait()
+            gc.collect()
             peak = private_bytes()
-            held = sum(state.chars for state in swarm.state(first.run_id).view.states.values())
+            held = sum(state.chars for state in swarm.state(started[0].run_id).view.states.values())
             provider.held.set()
             for run in started:
                 await run.result()
         journal.close()
-    figure(f"burst/{runs}", (peak - before) / runs / held, "x bytes of the window, a run", bytes_of_the_window=held)
-    del started, run, first, swarm, provider, journal
+    del started, run, swarm, provider, journal
     gc.collect()
-    trimmed = ctypes.CDLL(None).malloc_trim  # what the allocator keeps for later is nobody's
-    left = private_bytes()
-    trimmed(0)
-    figure(f"burst/{runs}/after", private_bytes() / before, "x before", untrimmed=round(left / before, 3))
+    return peak, held
 
 
 async def sleeping(runs: int) -> None:
