@@ -43,7 +43,7 @@ test: lint types check ## set up everything and run all checks
 check: $(VENV)/.tools
 	$(clean) $(bin)/python -m pytest $(PYTEST)
 
-nightly: $(VENV)/.tools ## all tests with everything that is drawn at random drawn far more often; takes an hour
+nightly: $(VENV)/.tools ## all tests with everything that is drawn at random drawn far more often; takes hours
 	$(clean) HYPOTHESIS_PROFILE=nightly $(bin)/python -m pytest $(PYTEST)
 
 unit: $(VENV)/.tools ## the tests that need no language model

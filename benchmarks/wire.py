@@ -173,6 +173,9 @@ def measure_encoding(rounds: int) -> None:
             anew_us = median_us(max(5, times // 4), anew)
             few = max(5, min(40, times))
             again_us, sent_us = median_us(few, again), median_us(few, again_sent)
+            unchanged = run.request()
+            encode(unchanged)
+            unchanged_us = median_us(few, lambda encode=encode, asked=unchanged: lambda: encode(asked))
             gc.enable()
             label = f"wire/encode/{name}/{size // 1000}kB"
             figure(f"{label}/anew", anew_us, "us", json_dumps_us=round(dumps, 1), of_dumps=round(anew_us / dumps, 3))
@@ -184,6 +187,7 @@ def measure_encoding(rounds: int) -> None:
                 us=round(again_us, 1),
                 with_copy_us=round(sent_us, 1),
                 with_copy=round(sent_us / anew_us, 4),
+                with_nothing_new=round(unchanged_us / anew_us, 4),
                 body_bytes=len(body),
             )
 

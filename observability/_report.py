@@ -9,9 +9,12 @@ from decimal import Decimal
 from html import escape
 from typing import Any
 
+from shoal.observability._spans import clip
+
 _WIDTH = 960
 _PLOT_HEIGHT = 260
 _ROW_HEIGHT = 22
+_MOST_LABEL_CHARS = 24
 _PALETTE = (
     "#4e79a7",
     "#f28e2b",
@@ -28,9 +31,10 @@ _PALETTE = (
 )
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 1000px; margin: 2rem auto; padding: 0 1rem }
-body { color: #1c1c1c; background: #fff }
+body { color: #1c1c1c; background: #fff; overflow-wrap: anywhere }
 h1 { font-size: 1.5rem; margin-bottom: 0 }
 h2 { font-size: 1.1rem; margin-top: 2rem }
+.table { overflow-x: auto }
 table { border-collapse: collapse; width: 100% }
 th, td { text-align: left; padding: 0.2rem 0.6rem 0.2rem 0; border-bottom: 1px solid #ddd }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
@@ -140,8 +144,10 @@ def _timeline(figures: Mapping[str, Any], colours: Mapping[str, str]) -> str:
 
 
 def _span(each: Mapping[str, Any], begin: float, length: float, last: float) -> tuple[float, float]:
+    """Return where *each* begins and how wide it is: wide enough to be seen, and inside the frame."""
     x = (each["from"] - begin) / length * _WIDTH
-    return x, max(1.0, ((each["to"] or last) - each["from"]) / length * _WIDTH)
+    wide = max(1.0, ((each["to"] or last) - each["from"]) / length * _WIDTH)
+    return min(x, _WIDTH - wide), wide
 
 
 def _window(figures: Mapping[str, Any], colours: Mapping[str, str]) -> str:
@@ -179,7 +185,7 @@ def _costs(figures: Mapping[str, Any], colours: Mapping[str, str]) -> str:
         said = f"{each['region']}: {_money(each['cost_usd'])}, {_billed(each['usage']):,} tokens"
         wide = float(weight / most) * _WIDTH * 0.8
         shapes.append(_rect(0, place * _ROW_HEIGHT + 3, wide, _ROW_HEIGHT - 6, colours[each["region"]], said))
-        shapes.append(_text(wide + 6, place * _ROW_HEIGHT + 15, each["region"]))
+        shapes.append(_text(wide + 6, place * _ROW_HEIGHT + 15, clip(each["region"], _MOST_LABEL_CHARS)))
     rows = [
         (
             each["region"],
@@ -245,7 +251,8 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
         "".join(f"{mark.format('td')}{_shown(value)}</td>" for mark, value in zip(marks, row, strict=True))
         for row in rows
     ]
-    return f"<table><thead><tr>{top}</tr></thead><tbody><tr>{'</tr><tr>'.join(lines)}</tr></tbody></table>"
+    body = f"<thead><tr>{top}</tr></thead><tbody><tr>{'</tr><tr>'.join(lines)}</tr></tbody>"
+    return f'<div class="table"><table>{body}</table></div>'
 
 
 def _shown(value: object) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, final
 
 import msgspec
 
-from shoal.providers._values import ModelProfile, Purpose
+from shoal.providers._values import Block, ModelProfile, Purpose
 
 BYTES_PER_TOKEN = 4
 SHED_ODDS = 0.03
@@ -107,6 +107,7 @@ class Front(msgspec.Struct, frozen=True):
         steady: How many of the spots are declared to be written once, from the front.
         chain: 16 bytes for each spot that stand for everything up to its end.
         known: Spots behind which the run has marked just this before.
+        blocks: The system blocks that are its last spots.
         made: What was made of it, for whoever makes the same again.
     """
 
@@ -118,6 +119,7 @@ class Front(msgspec.Struct, frozen=True):
     steady: int = 0
     chain: tuple[bytes, ...] = ()
     known: frozenset[int] = frozenset()
+    blocks: tuple[Block, ...] = ()
     made: dict[Hashable, Any] = {}
 
 
@@ -187,34 +189,57 @@ def plan_breakpoints(
     """
     if profile.cache != "markers":
         return NO_MARKERS
-    writes = (
-        rules.own_reach is not None and front.tokens + sum([s.tokens for s in said]) >= profile.min_cacheable_tokens
-    )
+    least = profile.min_cacheable_tokens
+    tokens, held, held_tokens = _measured(front, said)
+    writes = rules.own_reach is not None and tokens >= least
     if once:
         return Markers(explicit=writes)
-    held = next((index for index, spot in enumerate(said) if not spot.cacheable), len(said)) if front.open else 0
-    least = profile.min_cacheable_tokens
-    marked, worth = _marked(front, said[:held], least, rules)
+    marked, worth = _marked(front, said[:held], held_tokens, least, rules)
     explicit = False
     if rules.own_reach is not None:
-        own, own_worth = _by_itself(front, said, least, rules, rules.own_reach)
+        own, own_worth = _by_itself(front, said, tokens, least, rules, rules.own_reach)
         explicit = writes and (held < len(said) or not front.open or own_worth < worth)
         marked = _also_known(marked, front, rules) if explicit else own
     steady = front.steady if rules.long_stable else 0
     return Markers(tuple([Marker(index, index < steady) for index in sorted(marked)]), explicit)
 
 
-def _marked(front: Front, said: Sequence[Spot], least: int, rules: MarkerRules) -> tuple[set[int], float]:
-    """Return the indexes of all markers, and how many tokens a later request is expected to read at them."""
-    end = _snapped(said, len(said) - 1)
-    tokens = front.tokens + sum([spot.tokens for spot in said[: end + 1]]) if end >= 0 else 0
+def _measured(front: Front, said: Sequence[Spot]) -> tuple[int, int, int]:
+    """Return the tokens of all, how many spots of *said* a cache may hold, and the tokens of the front and of those."""
+    tokens = held_tokens = front.tokens
+    held = 0
+    holds = front.open
+    for spot in said:
+        tokens += spot.tokens
+        if holds and spot.cacheable:
+            held += 1
+            held_tokens = tokens
+        else:
+            holds = False
+    return tokens, held, held_tokens
+
+
+def _marked(front: Front, said: Sequence[Spot], tokens: int, least: int, rules: MarkerRules) -> tuple[set[int], float]:
+    """Return the indexes of all markers, and how many tokens a later request is expected to read at them.
+
+    Args:
+        front: See `plan_breakpoints`.
+        said: What a cache may hold of the conversation.
+        tokens: Tokens of both.
+        least: The shortest prefix that is worth a marker.
+        rules: See `plan_breakpoints`.
+    """
+    end = len(said) - 1
+    while end >= 0 and not said[end].markable:
+        tokens -= said[end].tokens
+        end -= 1
     if end < 0 or tokens < least:
         marked, worth = _in_front(front, rules.most, 0.0, least)
         return set(marked), worth
     after = len(front.spots)
     made = {after + end}
     before = _unseen(said, end, rules)
-    if before >= 0 and front.tokens + sum([spot.tokens for spot in said[: before + 1]]) >= least:
+    if before >= 0 and tokens - sum([spot.tokens for spot in said[before + 1 : end + 1]]) >= least:
         made.add(after + before)
     stays = front.odds * (1.0 - SHED_ODDS)
     marked, worth = _in_front(front, rules.most - len(made), stays, least)
@@ -222,7 +247,7 @@ def _marked(front: Front, said: Sequence[Spot], least: int, rules: MarkerRules) 
 
 
 def _by_itself(
-    front: Front, said: Sequence[Spot], least: int, rules: MarkerRules, reach: int
+    front: Front, said: Sequence[Spot], tokens: int, least: int, rules: MarkerRules, reach: int
 ) -> tuple[set[int], float]:
     """Return the same for a vendor that marks the end, and finds ends of messages, by itself."""
     stays = front.odds * (1.0 - SHED_ODDS)
@@ -230,7 +255,6 @@ def _by_itself(
     ends = sum([spot.positions for spot in said])
     if ends + len(front.spots) > reach:
         worth = 0.0  # a marker counts as one of the latest ends, and a long conversation leaves no room for it
-    tokens = front.tokens + sum([spot.tokens for spot in said])
     return set(marked), worth + (tokens * stays if tokens >= least else 0.0)
 
 

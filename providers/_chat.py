@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import msgspec
 
@@ -18,19 +18,20 @@ from shoal.providers._breakpoints import (
     NO_MARKERS,
     ONCE,
     OPENAI,
+    Front,
     Marker,
     MarkerRules,
     Markers,
     plan_breakpoints,
 )
 from shoal.providers._chat_messages import API, BLANK_LINE, END, ChatMessages, with_tail
-from shoal.providers._conversation import NOTHING, Conversation, Spoken, bodies, keep, kept
-from shoal.providers._fronts import Fronts
-from shoal.providers._legality import blank, tail_of, tool_names
+from shoal.providers._conversation import Conversation, Spoken, bodies, keep, kept
+from shoal.providers._fronts import Fronts, sent_of
+from shoal.providers._legality import tail_of, tool_names
 from shoal.providers._options import checked_options
 from shoal.providers._outline import NO_OUTLINE, Outline, outline, under
 from shoal.providers._schemas import is_strict
-from shoal.providers._sent import Sent
+from shoal.providers._sent import Heads, Sent
 from shoal.providers._servers import Capabilities
 from shoal.providers._states import Reader
 from shoal.providers._text import Text
@@ -43,6 +44,8 @@ _RULES: Mapping[str, tuple[MarkerRules, bytes]] = {
     "prompt_cache_breakpoint": (OPENAI, b',"prompt_cache_breakpoint":{"mode":"explicit"}'),
 }
 _json = msgspec.json.Encoder(order="sorted").encode
+
+Pieces: TypeAlias = "list[bytes | Wire]"
 
 
 def _quoted(text: str) -> bytes:
@@ -100,6 +103,7 @@ class ChatEncoder:
         if capabilities.marker is not None and profile.cache == "markers":
             self._rules, self._marker = _RULES[capabilities.marker]
         self._fronts = Fronts()
+        self._heads = Heads()
         said = ChatMessages(capabilities, profile, reader, parts=bool(self._marker))
         self._conversation = Conversation(self, say=said.say, between=_between)
 
@@ -142,11 +146,50 @@ class ChatEncoder:
                 provider=provider,
                 model=request.model,
             )
-        spoken = self._conversation.whole(request.messages, tailed=tail_of(request) is not None)
-        blocks = [block for block in request.system if not blank(block.texts)]
-        plan = self._outline(request, tools, blocks, spoken)
+        tail = tail_of(request)
+        spoken = self._conversation.whole(request.messages, tailed=tail is not None)
+        plan = self._outline(request, tools, spoken, tail)
         markers = self._markers(request, plan)
-        settings = self._settings(request, temperature=temperature, stream=stream)
+        asked = (cache_key if self.capabilities.cache_key else None, markers.explicit, temperature, stream, provider)
+        if "response_format" in request.options:
+            settings = self._settings(request, tools, asked)  # whether it may be asked for depends on what is said
+        else:
+            settings = self._heads.of(request, tools, asked, self._settings)
+        ahead = plan.in_front(markers.markers)
+        system = self._front(plan.front, ahead) if plan.front.spots else self._system(sent_of(request.system))
+        said = self._said(spoken, dict.fromkeys(plan.behind(markers.markers), self._marker), tail)
+        body = Wire.of(*self._head(request, tools), b',"messages":[', *_joined(system, said), b"],", settings)
+        return Sent(body, tools.names, under(cache_key, self._prefixes(plan, ahead)))
+
+    def messages(self, request: Request) -> Wire:
+        """Return the elements of the `messages` array, without markers: system section, conversation, tail."""
+        tail = tail_of(request)
+        spoken = self._conversation.whole(request.messages, tailed=tail is not None)
+        return Wire.of(*_joined(self._system(sent_of(request.system)), self._said(spoken, {}, tail)))
+
+    def _head(self, request: Request, tools: Tools) -> Pieces:
+        model = b'{"model":' + _quoted(request.model)
+        return [model + b',"tools":', tools.wire] if tools.names else [model]
+
+    def _said(self, spoken: Sequence[Spoken], placed: Mapping[tuple[int, int], bytes], tail: Text | None) -> Pieces:
+        """Return *spoken* with *tail* in its last message, or in one behind it where that cannot be."""
+        if tail is None:
+            return self._conversation.parts(spoken, placed)
+        tailed = with_tail(spoken[-1], tail) if spoken and not placed else None
+        if tailed is not None:
+            return _joined(self._conversation.parts(spoken[:-1], placed), tailed)
+        alone: Pieces = [b'{"role":"user","content":"', tail.body, END]
+        return _joined(self._conversation.parts(spoken, placed), alone)
+
+    def _settings(self, request: Request, tools: Tools, asked: tuple[str | None, bool, bool, bool, str]) -> bytes:
+        """Return the settings of *request*, which end its body."""
+        cache_key, explicit, temperature, stream, provider = asked
+        settings = self._own_settings(request, temperature=temperature, stream=stream)
+        if cache_key is not None:
+            settings["prompt_cache_key"] = cache_key
+        if explicit:
+            # Otherwise the vendor itself would write at the end, which no later request begins with.
+            settings["prompt_cache_options"] = {"mode": "explicit"}
         options = checked_options(
             request,
             tools=bool(tools.names),
@@ -155,51 +198,9 @@ class ChatEncoder:
             markers=self._rules is OPENAI,
             provider=provider,
         )
-        if cache_key is not None and self.capabilities.cache_key:
-            settings["prompt_cache_key"] = cache_key
-        if markers.explicit:
-            # Otherwise the vendor itself would write at the end, which no later request begins with.
-            settings["prompt_cache_options"] = {"mode": "explicit"}
-        settings.update(options)
-        body = Wire.of(
-            b'{"model":' + _quoted(request.model),
-            Wire.of(b',"tools":', tools.wire) if tools.names else NOTHING,
-            b',"messages":[',
-            self._messages(request, blocks, spoken, plan, markers.markers),
-            b"],",
-            _json(settings)[1:],
-        )
-        return Sent(body, tools.names, under(cache_key, self._prefixes(plan, markers)))
+        return _json({**settings, **options})[1:]
 
-    def messages(self, request: Request) -> Wire:
-        """Return the elements of the `messages` array, without markers: system section, conversation, tail."""
-        blocks = [block for block in request.system if not blank(block.texts)]
-        spoken = self._conversation.whole(request.messages, tailed=tail_of(request) is not None)
-        return self._messages(request, blocks, spoken, NO_OUTLINE, ())
-
-    def _messages(
-        self,
-        request: Request,
-        blocks: Sequence[Block],
-        spoken: list[Spoken],
-        plan: Outline,
-        markers: Sequence[Marker],
-    ) -> Wire:
-        first = len(plan.front.spots) - len(blocks)
-        system = self._system(blocks, {index - first for index in plan.in_front(markers)})
-        placed = dict.fromkeys(plan.behind(markers), self._marker)
-        tail = tail_of(request)
-        if tail is None:
-            return _joined([*system, self._conversation.array(spoken, placed)])
-        before = self._conversation.array(spoken[:-1], placed) if spoken else NOTHING
-        if spoken and not placed:
-            tailed = with_tail(Wire.of(before, _COMMA) if len(spoken) > 1 else NOTHING, spoken[-1], tail)
-            if tailed is not None:
-                return _joined([*system, tailed])
-        alone = Wire.of(b'{"role":"user","content":"', Wire.of(tail.body), END)
-        return _joined([*system, *([self._conversation.array(spoken, placed)] if spoken else []), alone])
-
-    def _settings(self, request: Request, *, temperature: bool, stream: bool) -> dict[str, Any]:
+    def _own_settings(self, request: Request, *, temperature: bool, stream: bool) -> dict[str, Any]:
         most = min(request.max_tokens, self._profile.max_output_tokens)
         settings: dict[str, Any] = {self.capabilities.max_tokens_field: most, "stream": stream}
         if temperature and request.temperature is not None:
@@ -212,22 +213,19 @@ class ChatEncoder:
             settings["response_format"] = {"type": "json_schema", "json_schema": named}
         return settings
 
-    def _outline(self, request: Request, tools: Tools, blocks: Sequence[Block], spoken: Sequence[Spoken]) -> Outline:
+    def _outline(self, request: Request, tools: Tools, spoken: Sequence[Spoken], tail: Text | None) -> Outline:
         if self._profile.cache == "none":
             return NO_OUTLINE
         # No field of a tool takes a marker here; the first block behind them does.
-        front = self._fronts.of(
-            request, blocks, tools.wire.size if tools.names else 0, lambda block: self.block(block).size
-        )
+        front = self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
         if not self._marker:
             return Outline(front)
         return outline(
-            front,
-            spoken,
-            assistant="assistant",
-            asks=request.purpose == "routing",
-            tail_bytes=len(tail_of(request) or b""),
+            front, spoken, assistant="assistant", asks=request.purpose == "routing", tail_bytes=len(tail or b"")
         )
+
+    def _size_of(self, block: Block) -> int:
+        return self.block(block).size
 
     def _markers(self, request: Request, plan: Outline) -> Markers:
         if not self._marker:
@@ -236,10 +234,10 @@ class ChatEncoder:
         self._fronts.mark(request, plan.front, markers.markers)
         return markers
 
-    def _prefixes(self, plan: Outline, markers: Markers) -> tuple[bytes, ...]:
+    def _prefixes(self, plan: Outline, ahead: Sequence[Marker]) -> tuple[bytes, ...]:
         if self._profile.cache == "prefix":
             return plan.leading(self._profile.min_cacheable_tokens)
-        return plan.prefixes(markers.markers)
+        return plan.prefixes(ahead)
 
     # --- parts
 
@@ -270,25 +268,41 @@ class ChatEncoder:
         """Return the messages of *segment*, encoded once."""
         return self._conversation.segment(segment)
 
-    def _system(self, blocks: Sequence[Block], marked: set[int]) -> list[Wire]:
-        wires = [self.block(block) for block in blocks]
+    def _front(self, front: Front, ahead: tuple[Marker, ...]) -> Pieces:
+        """Return the system section, made once for the same front with the same markers."""
+        made: Pieces | None = front.made.get(ahead)
+        if made is None:
+            before = len(front.spots) - len(front.blocks)
+            system = self._system(front.blocks, [marker.index - before for marker in ahead])
+            made = front.made[ahead] = [Wire.of(*system)] if system else []
+        return made
+
+    def _system(self, blocks: Sequence[Block], marked: Sequence[int] = ()) -> Pieces:
+        if not blocks:
+            return []
         head = b'{"role":"%b","content":' % self.capabilities.system_role.encode()
         if self._marker:
-            parts = [self._marker if index in marked else b"" for index in range(len(wires))]
-            opening = head + b'[{"type":"text","text":"'
-            return [Wire.of(opening, wire, b'"', mark, b"}]}") for wire, mark in zip(wires, parts, strict=True)]
-        if wires and self.capabilities.system_blocks == "joined":
-            wires = [_joined(wires, BLANK_LINE)]
-        return [Wire.of(head + b'"', wire, END) for wire in wires]
+            opening, between, closing = head + b'[{"type":"text","text":"', b"}]},", b"}]}"
+        elif self.capabilities.system_blocks == "joined":
+            opening, between, closing = head + b'"', BLANK_LINE, END
+        else:
+            opening, between, closing = head + b'"', END + _COMMA, END
+        pieces: Pieces = []
+        for index, block in enumerate(blocks):
+            if index:
+                pieces.append(between)
+            if not index or between != BLANK_LINE:
+                pieces.append(opening)
+            pieces.append(self.block(block))
+            if self._marker:
+                pieces.append(b'"' + self._marker if index in marked else b'"')
+        return [*pieces, closing]
+
+
+def _joined(before: Pieces, after: Pieces) -> Pieces:
+    """Return two stretches of an array as one."""
+    return [*before, _COMMA, *after] if before and after else before or after
 
 
 def _between(_before: str, _after: str) -> bytes:
     return _COMMA
-
-
-def _joined(wires: Sequence[Wire], separator: bytes = _COMMA) -> Wire:
-    """Return *wires* with *separator* between each two of them."""
-    parts: list[bytes | Wire] = []
-    for index, wire in enumerate(wires):
-        parts += [separator, wire] if index else [wire]
-    return Wire.of(*parts)

@@ -128,13 +128,10 @@ def _blob(blob: Blob) -> Leaves:
     return b'{"type":"file","file":{"filename":%b,"file_data":"data:%b;base64,' % (name, mime), data, b'"}', b"}"
 
 
-def with_tail(said: Wire, last: Spoken, tail: Text) -> Wire | None:
-    """Return *said*, without its end, going on with *tail*; `None` where its last message is no plain text.
+def with_tail(last: Spoken, tail: Text) -> list[bytes | Wire] | None:
+    """Return *last*, the last part of what is said, going on with *tail* a blank line below.
 
-    Args:
-        said: Everything up to the last part.
-        last: The last part.
-        tail: What stands behind its last message, a blank line below.
+    `None` where its last message is no plain text.
     """
     leaves = last.leaves
     if leaves[-1] != END or last.closing not in ("user", "tool"):
@@ -142,4 +139,4 @@ def with_tail(said: Wire, last: Spoken, tail: Text) -> Wire | None:
     opening = next(leaf for leaf in reversed(leaves[:-1]) if leaf)
     joint = b"" if isinstance(opening, bytes) and opening.endswith(b'"content":"') else BLANK_LINE
     size = last.wire.size - len(END)
-    return Wire.of(said, Wire(leaves[:-1], size), joint, tail.body, END)
+    return [Wire(leaves[:-1], size), joint, tail.body, END]

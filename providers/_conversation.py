@@ -25,7 +25,7 @@ from shoal.providers._legality import (
     starts_answering,
 )
 from shoal.providers._text import Text
-from shoal.providers._values import Block, Message, Role, Segment, ToolSet
+from shoal.providers._values import Block, Message, Role, Segment, ToolSet, digests_of
 from shoal.providers._wire import Deferred, Flat, Fragments, Wire
 
 Leaves: TypeAlias = tuple["bytes | Deferred", ...]
@@ -59,7 +59,10 @@ class Element(msgspec.Struct, frozen=True, gc=False):
     @property
     def size(self) -> int:
         """How many bytes it is."""
-        return sum(map(len, self.head)) + len(self.end)
+        size = len(self.end)
+        for leaf in self.head:
+            size += len(leaf)
+        return size
 
 
 @final
@@ -94,6 +97,8 @@ class Spoken(msgspec.Struct, frozen=True):
         blobs: How many stored parts are sent as bytes.
         side_px: The longest side of an image among them.
         runs: The runs of its elements.
+        closing: The run of the last element; empty where nothing is said.
+        ahead: Of what an open segment grew by: how many parts of that stand in front, and their bytes up to this one.
     """
 
     wire: Wire = NOTHING
@@ -106,7 +111,10 @@ class Spoken(msgspec.Struct, frozen=True):
     blobs: int = 0
     side_px: int = 0
     runs: frozenset[str] = frozenset()
+    closing: str = ""
+    ahead: tuple[int, Wire] | None = None
     _spot: Spot | None = None
+    _spots: tuple[Spot, ...] = ()
 
     @property
     def spot(self) -> Spot:
@@ -118,17 +126,35 @@ class Spoken(msgspec.Struct, frozen=True):
         return self._spot
 
     @property
+    def spots(self) -> tuple[Spot, ...]:
+        """Each element as a stretch of its own."""
+        if not self._spots:
+            made: list[Spot] = []
+            size = 0
+            for cut in self.cuts:
+                made.append(Spot("messages", (cut.size - size) // BYTES_PER_TOKEN, markable=cut.markable))
+                size = cut.size
+            msgspec.structs.force_setattr(self, "_spots", tuple(made))
+        return self._spots
+
+    @property
     def leaves(self) -> Leaves:
         """Their bytes, one leaf behind the other."""
         return cast("Leaves", self.wire.fragments)
 
-    @property
-    def closing(self) -> str:
-        """The run of the last element."""
-        return self.cuts[-1].run
-
 
 SILENCE = Spoken()
+
+
+def stretches(parts: Sequence[Spoken]) -> list[Spot]:
+    """Return each of *parts*, which will not be looked into again, as one stretch."""
+    spots: list[Spot] = []
+    for part in parts:
+        if part._spots:
+            msgspec.structs.force_setattr(part, "_spots", ())
+        spots.append(part._spot or part.spot)
+    return spots
+
 
 MAX_PARTS = 8
 
@@ -158,10 +184,10 @@ class _Grown(msgspec.Struct, frozen=True):
     digests: tuple[bytes, ...]
     parts: tuple[Spoken, ...]
 
-    def begins(self, digests: Sequence[bytes], messages: Sequence[Message]) -> bool:
+    def begins(self, digests: tuple[bytes, ...], messages: Sequence[Message]) -> bool:
         """Say whether *messages* go on where this ends, so that what is encoded of it holds whatever they say."""
         count = len(self.digests)
-        if tuple(digests[:count]) != self.digests or len(self.parts) >= MAX_PARTS:
+        if digests[:count] != self.digests:
             return False
         if not self.parts or self.parts[-1].last == "system":
             return False  # whether a system message may stand at the end depends on what follows it
@@ -241,7 +267,7 @@ class Conversation:
         held: tuple[Message, ...] = ()
         for index, segment in enumerate(segments):
             if index == len(segments) - 1 and not held and not segment.closed:
-                return spoken + [part for part in self._grown(segment) if part.cuts]
+                return [*spoken, *self._grown(segment)]
             part = self.speak(held + segment.messages) if held else self.segment(segment)
             ahead = segments[index + 1].messages if index + 1 < len(segments) else ()
             answered = part.open and starts_answering(ahead)
@@ -274,21 +300,66 @@ class Conversation:
         if isinstance(made, _Grown):
             return made.parts
         messages = segment.messages
-        digests = tuple([message.digest for message in messages])
+        digests = digests_of(messages)
         said: _Said | None = kept(messages[0], self._encoder)
         known = None if said is None else said.grown
         if made is not None:
             parts: tuple[Spoken, ...] = (made,)
         elif known is not None and known.begins(digests, messages):
-            rest = messages[len(known.digests) :]
-            parts = (*known.parts, self.speak(rest, after=known.parts[-1].last)) if rest else known.parts
+            parts = self._further(known, messages)
         else:
             parts = (self.speak(messages),)
-        grown = _Grown(digests, tuple([part for part in parts if part.cuts]))
+        grown = _Grown(digests, parts if parts[-1].cuts else parts[:-1])
         said = kept(messages[0], self._encoder)
         if said is not None:
             msgspec.structs.force_setattr(said, "grown", grown)
         return grown.parts if made is not None else keep(segment, self._encoder, grown).parts
+
+    def _merged(self, known: _Grown, messages: Sequence[Message]) -> Spoken:
+        """Return the parts of what *messages* were before they grew as one."""
+        leaves: list[bytes | Deferred] = []
+        cuts: list[Cut] = []
+        size = 0
+        closing = ""
+        for part in known.parts:
+            if closing:
+                glue = self._between(closing, part.opening)
+                leaves.append(glue)
+                size += len(glue)
+            cuts += [Cut(cut.leaf + len(leaves), cut.size + size, cut.run, cut.markable) for cut in part.cuts]
+            leaves += part.leaves
+            size += part.wire.size
+            closing = part.closing
+        return Spoken(
+            Wire(_fragments(tuple(leaves)), size),
+            tuple(cuts),
+            known.parts[0].opening,
+            known.parts[0].first,
+            known.parts[-1].last,
+            leaves_open(messages[: len(known.digests)]),
+            next((part.thinks for part in reversed(known.parts) if part.thinks is not None), None),
+            sum([part.blobs for part in known.parts]),
+            max([part.side_px for part in known.parts]),
+            frozenset[str]().union(*[part.runs for part in known.parts]),
+            closing,
+        )
+
+    def _further(self, known: _Grown, messages: Sequence[Message]) -> tuple[Spoken, ...]:
+        """Return *messages*, which begin with what is *known*, as its parts and one more."""
+        rest = messages[len(known.digests) :]
+        if not rest:
+            return known.parts
+        before = known.parts[-1]
+        more = self.speak(rest, after=before.last)
+        if needs_pause(before.last, more.first):
+            return (self.speak(messages),)
+        parts = known.parts if len(known.parts) < MAX_PARTS else (self._merged(known, messages),)
+        if more.cuts:
+            before = parts[-1]
+            glue = self._between(before.closing, more.opening)
+            wire = Wire.of(before.wire, glue) if before.ahead is None else Wire.of(before.ahead[1], before.wire, glue)
+            msgspec.structs.force_setattr(more, "ahead", (len(parts), wire))
+        return (*parts, more)
 
     def speak(self, messages: Sequence[Message], *, after: Role | None = None) -> Spoken:
         """Return *messages*, encoded; *after* is the role of what stands in front of them, `None` for nothing."""
@@ -299,50 +370,45 @@ class Conversation:
         thinks: bool | None = None
         before: Role | None = None
         for index, turn in enumerate(turns):
-            message = turn.message
-            if needs_pause(before, message.role):
+            role = turn.message.role
+            if needs_pause(before, role):
                 elements += self.turn(Turn(Message("user", (CLOSING,))))
-            elements += self.turn(self._placed(turn, before if index else after, turns[index + 1 :]))
-            before = "tool" if turn.answers else message.role
-            if message.role == "assistant":
-                thinks = self._thinks is not None and self._thinks(message)
+            if role == "system" and self._system_leads:
+                elements += self.turn(_placed(turn, before if index else after, turns[index + 1 :]))
+            else:
+                elements += self.turn(turn)
+            before = "tool" if turn.answers else role
+            if role == "assistant":
+                thinks = self._thinks is not None and self._thinks(turn.message)
         if not elements:
             return SILENCE
-        wire, cuts = self._joined(elements)
-        return Spoken(
-            wire,
-            cuts,
-            elements[0].run,
-            turns[0].message.role,
-            before,
-            leaves_open(messages),
-            thinks,
-            sum([element.blobs for element in elements]),
-            max([element.side_px for element in elements]),
-            frozenset([element.run for element in elements]),
+        return self._joined(
+            elements, first=turns[0].message.role, last=before, open_=leaves_open(messages), thinks=thinks
         )
-
-    def _placed(self, turn: Turn, before: Role | None, ahead: Sequence[Turn]) -> Turn:
-        """Return *turn*, as a user's where the vendor takes no system message in its place."""
-        if not self._system_leads or turn.message.role != "system":
-            return turn
-        if before in ("user", "tool", "system") and not _overruled(turn.message, ahead):
-            return turn
-        return Turn(Message("user", turn.message.texts))
 
     def turn(self, turn: Turn) -> Sequence[Element]:
         """Return the elements of *turn*, encoded once while its results are the same."""
         message = turn.message
-        results = tuple([answer.result for answer in turn.answers])
         said: _Said | None = kept(message, self._encoder)
+        results = tuple([answer.result for answer in turn.answers]) if turn.answers else ()
         if said is not None and [*map(id, said.results)] == [*map(id, results)]:
             return said.elements
         return keep(message, self._encoder, _Said(results, tuple(self._say(turn)))).elements
 
-    def _joined(self, elements: Sequence[Element]) -> tuple[Wire, tuple[Cut, ...]]:
+    def _joined(
+        self, elements: Sequence[Element], *, first: Role, last: Role | None, open_: bool, thinks: bool | None
+    ) -> Spoken:
+        if len(elements) == 1:
+            alone, run = elements[0], elements[0].run
+            wire = Wire(_fragments((*alone.head, alone.end)), alone.size)
+            cut = Cut(len(alone.head), alone.size, run, alone.markable)
+            return Spoken(
+                wire, (cut,), run, first, last, open_, thinks, alone.blobs, alone.side_px, frozenset((run,)), run
+            )
         leaves: list[bytes | Deferred] = []
         cuts: list[Cut] = []
-        size = 0
+        runs: set[str] = set()
+        size = blobs = side_px = 0
         run = ""
         for element in elements:
             if run:
@@ -352,13 +418,20 @@ class Conversation:
             leaves += element.head
             size += element.size
             run = element.run
+            runs.add(run)
             cuts.append(Cut(len(leaves), size, run, element.markable))
             leaves.append(element.end)
-        return Wire(_fragments(tuple(leaves)), size), tuple(cuts)
+            if element.blobs:
+                blobs += element.blobs
+                side_px = max(side_px, element.side_px)
+        wire = Wire(_fragments(tuple(leaves)), size)
+        return Spoken(
+            wire, tuple(cuts), elements[0].run, first, last, open_, thinks, blobs, side_px, frozenset(runs), run
+        )
 
     # --- joining
 
-    def array(self, spoken: Sequence[Spoken], markers: Mapping[tuple[int, int], bytes]) -> Wire:
+    def parts(self, spoken: Sequence[Spoken], markers: Mapping[tuple[int, int], bytes]) -> list[bytes | Wire]:
         """Return *spoken* as they stand in the array, with *markers* put in.
 
         Args:
@@ -368,12 +441,30 @@ class Conversation:
         marked: dict[int, list[tuple[int, bytes]]] = {}
         for (at, element), marker in sorted(markers.items()):
             marked.setdefault(at, []).append((element, marker))
+        if not spoken:
+            return []
+        # What the open segment was before it grew stands as one piece, up to the first marker in it.
+        first = min(marked, default=len(spoken) - 1)
+        count, ahead = spoken[first].ahead or (0, NOTHING)
         parts: list[bytes | Wire] = []
-        for index, part in enumerate(spoken):
-            if index:
-                parts.append(self._between(spoken[index - 1].closing, part.opening))
+        closing = ""
+        for part in spoken[: first - count]:
+            if closing:
+                parts.append(self._between(closing, part.opening))
+            parts.append(part.wire)
+            closing = part.closing
+        if count:
+            if closing:
+                parts.append(self._between(closing, spoken[first - count].opening))
+            parts.append(ahead)
+            closing = ""
+        for index in range(first, len(spoken)):
+            part = spoken[index]
+            if closing:
+                parts.append(self._between(closing, part.opening))
             parts.append(_marked(part, marked[index]) if index in marked else part.wire)
-        return Wire.of(*parts)
+            closing = part.closing
+        return parts
 
 
 def _marked(part: Spoken, markers: Iterable[tuple[int, bytes]]) -> Wire:
@@ -394,8 +485,16 @@ def _marked(part: Spoken, markers: Iterable[tuple[int, bytes]]) -> Wire:
 
 
 def _fragments(leaves: Leaves) -> Fragments:
-    flat = [leaf for leaf in leaves if isinstance(leaf, bytes)]
-    return Flat(flat) if len(flat) == len(leaves) else leaves
+    if Deferred in {*map(type, leaves)}:
+        return leaves
+    return Flat(cast("tuple[bytes, ...]", leaves))
+
+
+def _placed(turn: Turn, before: Role | None, ahead: Sequence[Turn]) -> Turn:
+    """Return *turn*, a system message, as a user's where a vendor that lets it lead takes none in its place."""
+    if before in ("user", "tool", "system") and not _overruled(turn.message, ahead):
+        return turn
+    return Turn(Message("user", turn.message.texts))
 
 
 def bodies(texts: Iterable[Text]) -> Leaves:

@@ -9,6 +9,7 @@ from typing import Any, final
 import msgspec
 
 from shoal.providers._breakpoints import BYTES_PER_TOKEN, NOTICED_ODDS, Front, Marker, Spot, front_of
+from shoal.providers._legality import blank
 from shoal.providers._values import Block, Request, ToolSet, Volatility, digest
 
 MAX_RUNS = 1024
@@ -41,7 +42,7 @@ class _Habits(msgspec.Struct):
     """What a run sent so far.
 
     Args:
-        blocks: The blocks of its last request.
+        system: The system section of its last request.
         tools: The tools of that.
         ahead: Whether stages were then to come that share the prefix.
         count: How many requests it sent.
@@ -51,7 +52,7 @@ class _Habits(msgspec.Struct):
         front: What was made of them; `None` at first.
     """
 
-    blocks: tuple[Block, ...] = ()
+    system: tuple[Block, ...] = ()
     tools: ToolSet | None = None
     ahead: bool = False
     count: int = 0
@@ -78,17 +79,16 @@ class Fronts:
     def __repr__(self) -> str:
         return f"<Fronts of {len(self._runs)} runs>"
 
-    def of(self, request: Request, blocks: Sequence[Block], tools_bytes: int, size_of: Callable[[Block], int]) -> Front:
+    def of(self, request: Request, tools_bytes: int, size_of: Callable[[Block], int]) -> Front:
         """Return the front of *request*.
 
         Args:
             request: The request; those of a run's stages are remembered.
-            blocks: The system blocks that are sent of it.
             tools_bytes: How long its tools are, encoded; 0 without any.
             size_of: Returns how long a block is, encoded.
         """
         if not request.run_id or request.purpose not in ("stage", "routing"):
-            return self._made(request, blocks, tools_bytes, size_of, _Habits())
+            return self._made(request, sent_of(request.system), tools_bytes, size_of, _Habits())
         habits = self._runs.get(request.run_id)
         if habits is None:
             habits = self._runs[request.run_id] = _Habits()
@@ -99,13 +99,14 @@ class Fronts:
             habits.front is not None
             and habits.tools is request.tools
             and habits.ahead is request.stages_ahead
-            and [*map(id, habits.blocks)] == [*map(id, blocks)]
+            and [*map(id, habits.system)] == [*map(id, request.system)]
         )
         habits.count += 1
         # What stays as it is gets likelier to stay, which is looked at again ever more rarely.
         if habits.front is None or not same or habits.count >= habits.again_at:
+            blocks = sent_of(request.system)
             _watch(habits, blocks)
-            habits.blocks, habits.tools, habits.ahead = tuple(blocks), request.tools, request.stages_ahead
+            habits.system, habits.tools, habits.ahead = request.system, request.tools, request.stages_ahead
             made = self._made(request, blocks, tools_bytes, size_of, habits)
             # What was encoded of the same blocks still holds.
             habits.front = made if habits.front is None or not same else _with(made, habits.front.made)
@@ -141,9 +142,8 @@ class Fronts:
             spots.append(Spot("system", size, 1, odds, steady, block.cacheable))
             key = digest(key, block.digest)
             chain.append(key)
-        made = front_of(spots, chain, grows=grows)
         known = frozenset([index for index, key in enumerate(chain) if key in habits.marked])
-        return msgspec.structs.replace(made, known=known) if known else made
+        return msgspec.structs.replace(front_of(spots, chain, grows=grows), known=known, blocks=tuple(blocks))
 
     def mark(self, request: Request, front: Front, markers: Sequence[Marker]) -> None:
         """Remember that *request*, which has *front*, goes out with *markers*."""
@@ -156,6 +156,11 @@ class Fronts:
                 habits.marked[front.chain[marker.index]] = None
         while len(habits.marked) > MAX_MARKED:
             del habits.marked[next(iter(habits.marked))]
+
+
+def sent_of(system: Sequence[Block]) -> list[Block]:
+    """Return the blocks of *system* that are sent: those that say something."""
+    return [block for block in system if not blank(block.texts)]
 
 
 def _with(front: Front, made: dict[Hashable, Any]) -> Front:

@@ -12,13 +12,14 @@ from typing import Any, final
 import msgspec
 
 from shoal.errors import ProviderRefused
-from shoal.providers._conversation import NOTHING, Conversation, Spoken, bodies, keep, kept
-from shoal.providers._fronts import Fronts
+from shoal.providers._breakpoints import NO_FRONT, Front
+from shoal.providers._conversation import Conversation, Spoken, bodies, keep, kept
+from shoal.providers._fronts import Fronts, sent_of
 from shoal.providers._gemini_parts import API, TEXT_OPEN, Parts, signed
 from shoal.providers._json import as_list, as_object, as_text
-from shoal.providers._legality import blank, object_schema, tail_of, tool_name, tool_names
+from shoal.providers._legality import object_schema, tail_of, tool_name, tool_names
 from shoal.providers._outline import Outline
-from shoal.providers._sent import Sent
+from shoal.providers._sent import Heads, Sent
 from shoal.providers._states import Reader
 from shoal.providers._text import Text
 from shoal.providers._values import Block, ModelProfile, Request, ToolSet
@@ -28,6 +29,7 @@ MAX_INLINE_BYTES = 20 * 1024 * 1024
 MAX_STOPS = 5
 
 _MADE_FROM_REQUEST = frozenset({"cachedContent", "contents", "model", "systemInstruction", "tools"})
+_DECLARED = "declared"
 _NOT_GENERATION = frozenset({"candidateCount", "maxOutputTokens"})
 _SAMPLING = frozenset({"frequencyPenalty", "presencePenalty", "temperature", "topK", "topP"})
 _json = msgspec.json.Encoder(order="sorted").encode
@@ -63,6 +65,7 @@ class GeminiEncoder:
         self._provider = provider
         self._max_inline_bytes = max_inline_bytes
         self._fronts = Fronts()
+        self._heads = Heads()
         said = Parts(profile, Reader(provider, profile.model, API))
         self._conversation = Conversation(self, say=said.say, between=_between)
 
@@ -80,18 +83,15 @@ class GeminiEncoder:
             ProviderRefused: It could only be refused.
         """
         tools = self.tools(request.tools)
-        spoken = self._conversation.whole(request.messages, tailed=tail_of(request) is not None)
-        settings = self._settings(request, tools.names)
-        if counting:
-            settings["model"] = f"models/{request.model.removeprefix('models/')}"
+        tail = tail_of(request)
+        spoken = self._conversation.whole(request.messages, tailed=tail is not None)
+        # What is only counted is no request of the run.
+        front = NO_FRONT if counting else self._front(request, tools)
         body = Wire.of(
-            b'{"generateContentRequest":' if counting else b"",
-            _json(settings)[:-1] + b",",
-            Wire.of(b'"tools":[{"functionDeclarations":[', tools.wire, b"]}],") if tools.names else NOTHING,
-            self._system(request),
-            b'"contents":[',
-            self._contents(request, spoken),
-            b"]}}" if counting else b"]}",
+            self._heads.of(request, tools, counting, self._counted if counting else self._head),
+            self._declared(tools, sent_of(request.system)) if counting else self._kept(tools, front),
+            *self._contents(spoken, tail),
+            b"]}]}}" if counting else b"]}]}",
         )
         if body.size > self._max_inline_bytes and any(part.blobs for part in spoken):
             raise ProviderRefused(
@@ -100,14 +100,21 @@ class GeminiEncoder:
                 provider=self._provider,
                 model=request.model,
             )
-        return Sent(body, tools.names, () if counting else self._prefixes(request, tools))
+        # Each prefix that the vendor's cache may share with another request.
+        return Sent(body, tools.names, Outline(front).leading(self.profile.min_cacheable_tokens))
 
-    def _prefixes(self, request: Request, tools: Tools) -> tuple[bytes, ...]:
-        """Return what stands for each prefix that the vendor's cache may share with another request."""
-        blocks = [block for block in request.system if not blank(block.texts)]
-        tools_bytes = tools.wire.size if tools.names else 0
-        front = self._fronts.of(request, blocks, tools_bytes, lambda block: self.block(block).size)
-        return Outline(front).leading(self.profile.min_cacheable_tokens)
+    def _front(self, request: Request, tools: Tools) -> Front:
+        return self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
+
+    def _size_of(self, block: Block) -> int:
+        return self.block(block).size
+
+    def _head(self, request: Request, tools: Tools, _more: object = None) -> bytes:
+        return _json(self._settings(request, tools.names))[:-1] + b","
+
+    def _counted(self, request: Request, tools: Tools, _more: object = None) -> bytes:
+        named = {**self._settings(request, tools.names), "model": f"models/{request.model.removeprefix('models/')}"}
+        return b'{"generateContentRequest":' + _json(named)[:-1] + b","
 
     # --- settings
 
@@ -194,23 +201,31 @@ class GeminiEncoder:
         leaves = (TEXT_OPEN, *bodies(block.texts), b'"}')
         return keep(block, self, Wire(leaves, sum(map(len, leaves))))
 
-    def _system(self, request: Request) -> Wire:
-        blocks = [self.block(block) for block in request.system if not blank(block.texts)]
-        if not blocks:
-            return NOTHING
-        parts: list[bytes | Wire] = [b'"systemInstruction":{"parts":[']
-        for index, block in enumerate(blocks):
-            parts += [b",", block] if index else [block]
-        return Wire.of(*parts, b"]},")
+    def _kept(self, tools: Tools, front: Front) -> Wire:
+        """Return tools and system section, made once for the same front."""
+        made: Wire | None = front.made.get(_DECLARED)
+        if made is None:
+            made = front.made[_DECLARED] = self._declared(tools, front.blocks)
+        return made
 
-    def _contents(self, request: Request, spoken: Sequence[Spoken]) -> Wire:
-        said = self._conversation.array(spoken, {})
-        opening = _opening(spoken[0].opening) if spoken else b""
-        tail = tail_of(request)
+    def _declared(self, tools: Tools, blocks: Sequence[Block]) -> Wire:
+        parts: list[bytes | Wire] = []
+        if tools.names:
+            parts += [b'"tools":[{"functionDeclarations":[', tools.wire, b"]}],"]
+        for index, block in enumerate(blocks):
+            parts += [b"," if index else b'"systemInstruction":{"parts":[', self.block(block)]
+        if blocks:
+            parts.append(b"]},")
+        return Wire.of(*parts)
+
+    def _contents(self, spoken: Sequence[Spoken], tail: Text | None) -> list[bytes | Wire]:
+        """Return what is said, without the end of its last content."""
+        opening = b'"contents":[' + (_opening(spoken[0].opening) if spoken else b"")
+        said = [opening, *self._conversation.parts(spoken, {})]
         if tail is None:
-            return Wire.of(opening, said, b"]}")
+            return said
         joint = _between(spoken[-1].closing, "user") if spoken else _opening("user")
-        return Wire.of(opening, said, joint + TEXT_OPEN, Wire.of(tail.body), b'"}]}')
+        return [*said, joint + TEXT_OPEN, tail.body, b'"}']
 
 
 def _parameters(schema: bytes) -> bytes:

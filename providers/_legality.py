@@ -81,12 +81,16 @@ def legal(messages: Iterable[Message]) -> list[Turn]:
             slots = waiting.get(message.call_id)
             if slots:
                 results[slots.popleft()] = message
-        elif message.calls or message.blobs or not blank(message.texts):
+        elif message.calls:
             asked: dict[str, deque[tuple[int, int]]] = {}
             for position, call in enumerate(message.calls):
                 asked.setdefault(call.call_id, deque()).append((len(turns), position))
             waiting.update(asked)
             turns.append(Turn(message))
+        elif message.blobs or not blank(message.texts):
+            turns.append(Turn(message))
+    if not waiting:
+        return turns
     return [
         Turn(turn.message, _answers(turn.message.calls, index, results)) if turn.message.calls else turn
         for index, turn in enumerate(turns)

@@ -15,6 +15,7 @@ from shoal.providers._breakpoints import (
     ANTHROPIC,
     NO_MARKERS,
     ONCE,
+    Front,
     Marker,
     MarkerRules,
     Markers,
@@ -23,15 +24,14 @@ from shoal.providers._breakpoints import (
 from shoal.providers._conversation import NOTHING, Conversation, Spoken, bodies, keep, kept
 from shoal.providers._fronts import Fronts
 from shoal.providers._legality import (
-    blank,
     object_schema,
     tail_of,
     tool_names,
 )
 from shoal.providers._messages_blocks import TEXT_OPEN, TURN, ContentBlocks
-from shoal.providers._messages_settings import Settings, settings_of
+from shoal.providers._messages_settings import settings_of
 from shoal.providers._outline import Outline, outline
-from shoal.providers._sent import Heads, Sent
+from shoal.providers._sent import NO_HEADERS, Heads, Sent
 from shoal.providers._states import Reader
 from shoal.providers._text import Text
 from shoal.providers._values import Block, ModelProfile, Request, ToolSet
@@ -49,10 +49,13 @@ MAX_SIDE_MANY_PX = 2000
 
 _ID_LENGTH = 64
 _IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
-_TURN_BETA = "mid-conversation-system-clear-at-2026-08-21"
+_TURN_HEADERS: Mapping[str, str] = {"anthropic-beta": "mid-conversation-system-clear-at-2026-08-21"}
 _NO_ERROR_TEXT = Text.of("[error] the tool failed and said nothing")
 _json = msgspec.json.Encoder(order="sorted").encode
 _layout = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+_SHORT = b',"cache_control":{"type":"ephemeral"}'
+_LONG = b',"cache_control":{"type":"ephemeral","ttl":"1h"}'
 
 Piece: TypeAlias = tuple[str, int]
 
@@ -115,34 +118,17 @@ class MessagesEncoder:
             ProviderRefused: It could only be refused.
         """
         tools = self.tools(request.tools)
-        spoken = self._conversation.whole(request.messages, tailed=tail_of(request) is not None)
-        blocks = [block for block in request.system if not blank(block.texts)]
-        self._check_blobs(request, spoken)
-        thinks = next((part.thinks for part in reversed(spoken) if part.thinks is not None), None)
-
-        def settings() -> bytes:
-            return _head(
-                settings_of(
-                    request,
-                    self.profile,
-                    names=tools.names,
-                    thinks=thinks,
-                    version=self._version,
-                    provider=self._provider,
-                    counting=counting,
-                )
-            )
-
-        head = self._heads.of(request, tools, (thinks, counting), settings)
-        plan = self._outline(request, tools, blocks, spoken)
+        tail = tail_of(request)
+        spoken = self._conversation.whole(request.messages, tailed=tail is not None)
+        blobs, thinks, for_turns = _facts(spoken)
+        if blobs:
+            self._check_blobs(request, spoken, blobs)
+        head = self._heads.of(request, tools, (thinks, counting), self._head)
+        plan = self._outline(request, tools, spoken, tail)
         markers = NO_MARKERS.markers if counting else self._markers(request, plan).markers
-        body = Wire.of(
-            head,
-            self._front(tools, blocks, plan, markers),
-            b'"messages":[',
-            self._messages(request, spoken, plan, markers),
-            b"]}",
-        )
+        ahead = plan.in_front(markers)
+        front = self._front(tools, plan.front, ahead)
+        body = Wire.of(head, front, *self._messages(spoken, plan.behind(markers), tail), b"]}]}")
         if body.size > MAX_BODY_BYTES:
             raise ProviderRefused(
                 f"{self._provider}: the request is {body.size!r} bytes long, and {MAX_BODY_BYTES!r} are taken; "
@@ -150,31 +136,35 @@ class MessagesEncoder:
                 provider=self._provider,
                 model=request.model,
             )
-        return Sent(
-            body,
-            tools.names,
-            plan.prefixes(markers),
-            {"anthropic-beta": _TURN_BETA} if any(TURN in part.runs for part in spoken) else {},
+        return Sent(body, tools.names, plan.prefixes(ahead), _TURN_HEADERS if for_turns else NO_HEADERS)
+
+    def _head(self, request: Request, tools: Tools, more: tuple[bool | None, bool]) -> bytes:
+        thinks, counting = more
+        settings = settings_of(
+            request,
+            self.profile,
+            names=tools.names,
+            thinks=thinks,
+            version=self._version,
+            provider=self._provider,
+            counting=counting,
+        )
+        return _json(settings)[:-1] + b","
+
+    def _outline(self, request: Request, tools: Tools, spoken: Sequence[Spoken], tail: Text | None = None) -> Outline:
+        front = self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
+        return outline(
+            front, spoken, assistant="assistant", asks=request.purpose == "routing", tail_bytes=len(tail or b"")
         )
 
-    def _outline(self, request: Request, tools: Tools, blocks: Sequence[Block], spoken: Sequence[Spoken]) -> Outline:
-        front = self._fronts.of(
-            request, blocks, tools.wire.size if tools.names else 0, lambda block: self.block(block).size
-        )
-        return outline(
-            front,
-            spoken,
-            assistant="assistant",
-            asks=request.purpose == "routing",
-            tail_bytes=len(tail_of(request) or b""),
-        )
+    def _size_of(self, block: Block) -> int:
+        return self.block(block).size
 
     def _markers(self, request: Request, plan: Outline) -> Markers:
         once = request.purpose in ONCE
         return plan_breakpoints(plan.front, plan.said, self.profile, self.rules, once=once)
 
-    def _check_blobs(self, request: Request, spoken: Sequence[Spoken]) -> None:
-        blobs = sum([part.blobs for part in spoken])
+    def _check_blobs(self, request: Request, spoken: Sequence[Spoken], blobs: int) -> None:
         most = MAX_BLOBS_SMALL if self.profile.window_tokens <= SMALL_WINDOW else MAX_BLOBS
         if blobs > most:
             raise ProviderRefused(
@@ -220,14 +210,12 @@ class MessagesEncoder:
         leaves = (b'{"type":"text","text":"', *bodies(block.texts), b'"')
         return keep(block, self, Wire(leaves, sum(map(len, leaves))))
 
-    def _front(self, tools: Tools, blocks: Sequence[Block], plan: Outline, markers: Sequence[Marker]) -> Wire:
+    def _front(self, tools: Tools, front: Front, ahead: tuple[Marker, ...]) -> Wire:
         """Return what stands in front of the conversation, made once for the same markers."""
-        marked = plan.in_front(markers)
-        key = tuple(marked.values())
-        made: Wire | None = plan.front.made.get(key)
+        made: Wire | None = front.made.get(ahead)
         if made is None:
-            made = Wire.of(self._tools(tools, marked), self._system(blocks, plan, marked))
-            plan.front.made[key] = made
+            marked = {marker.index: marker for marker in ahead}
+            made = front.made[ahead] = Wire.of(self._tools(tools, marked), self._system(front, marked))
         return made
 
     def _tools(self, tools: Tools, marked: Mapping[int, Marker]) -> Wire:
@@ -236,10 +224,11 @@ class MessagesEncoder:
         marker = marked.get(0)
         return Wire.of(b'"tools":[', tools.wire, b"" if marker is None else _cache_control(marker), b"}],")
 
-    def _system(self, blocks: Sequence[Block], plan: Outline, at: Mapping[int, Marker]) -> Wire:
+    def _system(self, front: Front, at: Mapping[int, Marker]) -> Wire:
+        blocks = front.blocks
         if not blocks:
             return NOTHING
-        first = len(plan.front.spots) - len(blocks)
+        first = len(front.spots) - len(blocks)
         marked = {index - first: _cache_control(marker) for index, marker in at.items()}
         parts: list[bytes | Wire] = [b'"system":[']
         for index, block in enumerate(blocks):
@@ -248,18 +237,38 @@ class MessagesEncoder:
 
     # --- messages
 
-    def _messages(self, request: Request, spoken: Sequence[Spoken], plan: Outline, markers: Sequence[Marker]) -> Wire:
-        placed = {at: _cache_control(marker) for at, marker in plan.behind(markers).items()}
-        last = spoken[-1].closing if spoken else ""
-        said = self._conversation.array(spoken, placed)
-        opening = _opening(spoken[0].opening) if spoken else b""
-        tail = tail_of(request)
+    def _messages(
+        self, spoken: Sequence[Spoken], marked: Mapping[tuple[int, int], Marker], tail: Text | None
+    ) -> list[bytes | Wire]:
+        """Return what is said, without the end of its last message."""
+        placed = {at: _cache_control(marker) for at, marker in marked.items()}
+        opening = b'"messages":[' + (_opening(spoken[0].opening) if spoken else b"")
+        said = [opening, *self._conversation.parts(spoken, placed)]
         if tail is None:
-            return Wire.of(opening, said, b"]}")
-        text = Wire.of(TEXT_OPEN, Wire.of(tail.body), b'"}')
+            return said
         # Behind a system message only another one may stand.
+        last = spoken[-1].closing if spoken else ""
         run = last if last in ("system", TURN) else "user"
-        return Wire.of(opening, said, _between(last, run) if spoken else _opening(run), text, b"]}")
+        return [*said, _between(last, run) if spoken else _opening(run), TEXT_OPEN, tail.body, b'"}']
+
+
+def _facts(spoken: Sequence[Spoken]) -> tuple[int, bool | None, bool]:
+    """Return what is to be known of *spoken* as a whole.
+
+    Returns:
+        How many stored parts are sent; whether the last assistant turn brings back what its model thought, `None` where
+        there is no such turn; and whether a system message counts for one turn only.
+    """
+    blobs = 0
+    thinks: bool | None = None
+    for_turns = False
+    for part in spoken:
+        blobs += part.blobs
+        if part.thinks is not None:
+            thinks = part.thinks
+        if TURN in part.runs:
+            for_turns = True
+    return blobs, thinks, for_turns
 
 
 # --- framing
@@ -276,9 +285,4 @@ def _between(before: str, after: str) -> bytes:
 
 
 def _cache_control(marker: Marker) -> bytes:
-    ttl = b',"ttl":"1h"' if marker.long else b""
-    return b',"cache_control":{"type":"ephemeral"%b}' % ttl
-
-
-def _head(settings: Settings) -> bytes:
-    return _json(settings)[:-1] + b","
+    return _LONG if marker.long else _SHORT

@@ -8,7 +8,7 @@ from typing import final
 import msgspec
 
 from shoal.providers._breakpoints import BYTES_PER_TOKEN, NO_FRONT, Front, Marker, Spot
-from shoal.providers._conversation import Spoken
+from shoal.providers._conversation import Cut, Spoken, stretches
 from shoal.providers._values import digest
 
 _NEAR = 2  # parts at the end of a conversation that are looked into element by element
@@ -21,25 +21,37 @@ class Outline(msgspec.Struct, frozen=True):
     Args:
         front: What stands in front of the conversation.
         said: The conversation, and what stands behind it.
-        elements: Of each spot of *said* that is in the conversation: index of its part and of its element in that.
+        parts: The conversation as it was encoded, to which the spots of *said* belong.
     """
 
     front: Front = NO_FRONT
     said: tuple[Spot, ...] = ()
-    elements: tuple[tuple[int, int], ...] = ()
+    parts: Sequence[Spoken] = ()
 
-    def in_front(self, markers: Sequence[Marker]) -> dict[int, Marker]:
-        """Return those of *markers* that stand in front of the conversation, by their spot."""
-        return {marker.index: marker for marker in markers if marker.index < len(self.front.spots)}
+    def in_front(self, markers: Sequence[Marker]) -> tuple[Marker, ...]:
+        """Return those of *markers* that stand in front of the conversation."""
+        front = len(self.front.spots)
+        return tuple([marker for marker in markers if marker.index < front])
 
     def behind(self, markers: Sequence[Marker]) -> dict[tuple[int, int], Marker]:
         """Return those of *markers* that stand in the conversation, by part and element."""
         front = len(self.front.spots)
-        return {self.elements[marker.index - front]: marker for marker in markers if marker.index >= front}
+        return {self._element(marker.index - front): marker for marker in markers if marker.index >= front}
 
-    def prefixes(self, markers: Sequence[Marker]) -> tuple[bytes, ...]:
-        """Return what stands for each marked prefix in front of the conversation, shortest first."""
-        return tuple([self.front.chain[index] for index in self.in_front(markers)])
+    def _element(self, spot: int) -> tuple[int, int]:
+        """Return the part and the element in it that *spot* of the conversation is, or ends with."""
+        far = max(0, len(self.parts) - _NEAR)
+        if spot < far:
+            return spot, len(self.parts[spot].cuts) - 1
+        at, element = far, spot - far
+        while element >= len(self.parts[at].cuts):
+            element -= len(self.parts[at].cuts)
+            at += 1
+        return at, element
+
+    def prefixes(self, ahead: Sequence[Marker]) -> tuple[bytes, ...]:
+        """Return what stands for each prefix that *ahead*, markers in front of the conversation, mark."""
+        return tuple([self.front.chain[marker.index] for marker in ahead])
 
     def leading(self, least_tokens: int) -> tuple[bytes, ...]:
         """Return the same for each prefix that a cache without markers may share; *least_tokens* is its shortest."""
@@ -66,32 +78,27 @@ def outline(
         asks: Its last element is a question that no later request shows.
         tail_bytes: Bytes of the tail, which no marker covers.
     """
-    far = max(0, len(spoken) - _NEAR)
-    spots = [part.spot for part in spoken[:far]]
-    elements = [(index, len(part.cuts) - 1) for index, part in enumerate(spoken[:far])]
-    before = _before_last_turn(spoken, far, assistant)
-    for index in range(far, len(spoken)):
-        size = 0
-        for at, cut in enumerate(spoken[index].cuts):
-            tokens = (cut.size - size) // BYTES_PER_TOKEN
-            spots.append(Spot("messages", tokens, markable=cut.markable, ended=before == (index, at)))
-            elements.append((index, at))
-            size = cut.size
+    near = spoken[-_NEAR:]
+    spots = stretches(spoken[:-_NEAR])
+    speaks = False
+    for part in near:
+        spots += part.spots
+        speaks = speaks or assistant in part.runs
+    if speaks:
+        _end_request_before(spots, [cut for part in near for cut in part.cuts], assistant)
     if asks and spots:
         spots[-1] = msgspec.structs.replace(spots[-1], cacheable=False)
     if tail_bytes:
         spots.append(Spot("messages", tail_bytes // BYTES_PER_TOKEN, cacheable=False))
-    return Outline(front, tuple(spots), tuple(elements))
+    return Outline(front, tuple(spots), spoken)
 
 
-def _before_last_turn(spoken: Sequence[Spoken], far: int, assistant: str) -> tuple[int, int] | None:
-    """Return the element in front of the last assistant turn, at which the request that it answered ended."""
+def _end_request_before(spots: list[Spot], cuts: Sequence[Cut], assistant: str) -> None:
+    """Note in *spots*, which end in *cuts*, that the request before the last assistant turn ended in front of that."""
     spoke = False
-    for index in range(len(spoken) - 1, far - 1, -1):
-        cuts = spoken[index].cuts
-        for at in range(len(cuts) - 1, -1, -1):
-            if cuts[at].run == assistant:
-                spoke = True
-            elif spoke:
-                return index, at
-    return None
+    for back in range(1, len(cuts) + 1):
+        if cuts[-back].run == assistant:
+            spoke = True
+        elif spoke:
+            spots[-back] = msgspec.structs.replace(spots[-back], ended=True)
+            return

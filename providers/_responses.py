@@ -12,11 +12,11 @@ from typing import Any, Literal, final
 import msgspec
 
 from shoal.errors import ProviderRefused
-from shoal.providers._breakpoints import NO_MARKERS, ONCE, OPENAI, Marker, Markers, plan_breakpoints
-from shoal.providers._conversation import NOTHING, Conversation, Spoken, bodies, keep, kept
+from shoal.providers._breakpoints import NO_MARKERS, ONCE, OPENAI, Front, Marker, Markers, plan_breakpoints
+from shoal.providers._conversation import Conversation, Spoken, bodies, keep, kept
 from shoal.providers._fronts import Fronts
 from shoal.providers._json import as_list, as_object, as_text
-from shoal.providers._legality import OPENING, blank, object_schema, tail_of, tool_name, tool_names
+from shoal.providers._legality import OPENING, object_schema, tail_of, tool_name, tool_names
 from shoal.providers._outline import Outline, outline, under
 from shoal.providers._responses_items import API, TEXT_OPEN, Items
 from shoal.providers._schemas import is_strict
@@ -119,42 +119,36 @@ class ResponsesEncoder:
             ProviderRefused: It could only be refused.
         """
         tools = self.tools(request.tools)
-        spoken = self._conversation.whole(request.messages, tailed=tail_of(request) is not None)
-        blocks = [block for block in request.system if not blank(block.texts)]
-        plan = self._outline(request, tools, blocks, spoken)
+        tail = tail_of(request)
+        spoken = self._conversation.whole(request.messages, tailed=tail is not None)
+        plan = self._outline(request, tools, spoken, tail)
         markers = NO_MARKERS if counting else self._markers(request, plan)
+        head = self._heads.of(request, tools, (cache_key, markers.explicit, counting), self._head)
+        ahead = plan.in_front(markers.markers)
+        front = self._front(tools, plan.front, ahead)
+        body = Wire.of(head, front, *self._input(spoken, plan, markers.markers, tail), b"]}")
+        return Sent(body, tools.names, under(cache_key, self._prefixes(plan, ahead)))
 
-        def settings() -> bytes:
-            made = self._settings(request, tools.names)
-            if counting:
-                made = {name: value for name, value in made.items() if name in _COUNTED}
-            if cache_key is not None:
-                made["prompt_cache_key"] = cache_key
-            if markers.explicit:
-                # Otherwise the vendor itself would write at the end, which no later request begins with.
-                made["prompt_cache_options"] = {"mode": "explicit"}
-            return _json(made)[:-1] + b","
+    def _head(self, request: Request, tools: Tools, more: tuple[str | None, bool, bool]) -> bytes:
+        cache_key, explicit, counting = more
+        made = self._settings(request, tools.names)
+        if counting:
+            made = {name: value for name, value in made.items() if name in _COUNTED}
+        if cache_key is not None:
+            made["prompt_cache_key"] = cache_key
+        if explicit:
+            # Otherwise the vendor itself would write at the end, which no later request begins with.
+            made["prompt_cache_options"] = {"mode": "explicit"}
+        return _json(made)[:-1] + b","
 
-        head = self._heads.of(request, tools, (cache_key, markers.explicit, counting), settings)
-        body = Wire.of(
-            head,
-            Wire.of(b'"tools":[', tools.wire, b"],") if tools.names else NOTHING,
-            self._input(request, blocks, spoken, plan, markers.markers),
-            b"]}",
-        )
-        return Sent(body, tools.names, under(cache_key, self._prefixes(plan, markers)))
-
-    def _outline(self, request: Request, tools: Tools, blocks: Sequence[Block], spoken: Sequence[Spoken]) -> Outline:
-        front = self._fronts.of(
-            request, blocks, tools.wire.size if tools.names else 0, lambda block: self.block(block).size
-        )
+    def _outline(self, request: Request, tools: Tools, spoken: Sequence[Spoken], tail: Text | None) -> Outline:
+        front = self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
         return outline(
-            front,
-            spoken,
-            assistant="assistant",
-            asks=request.purpose == "routing",
-            tail_bytes=len(tail_of(request) or b""),
+            front, spoken, assistant="assistant", asks=request.purpose == "routing", tail_bytes=len(tail or b"")
         )
+
+    def _size_of(self, block: Block) -> int:
+        return self.block(block).size
 
     def _markers(self, request: Request, plan: Outline) -> Markers:
         if not self.server.markers:
@@ -163,10 +157,10 @@ class ResponsesEncoder:
         self._fronts.mark(request, plan.front, markers.markers)
         return markers
 
-    def _prefixes(self, plan: Outline, markers: Markers) -> tuple[bytes, ...]:
+    def _prefixes(self, plan: Outline, ahead: Sequence[Marker]) -> tuple[bytes, ...]:
         if self.profile.cache == "prefix" and self.server.markers:
             return plan.leading(self.profile.min_cacheable_tokens)
-        return plan.prefixes(markers.markers)
+        return plan.prefixes(ahead)
 
     # --- settings
 
@@ -234,33 +228,37 @@ class ResponsesEncoder:
         leaves = bodies(block.texts)
         return keep(block, self, Wire(leaves, sum(map(len, leaves))))
 
-    def _input(
-        self,
-        request: Request,
-        blocks: Sequence[Block],
-        spoken: Sequence[Spoken],
-        plan: Outline,
-        markers: Sequence[Marker],
-    ) -> Wire:
+    def _front(self, tools: Tools, front: Front, ahead: tuple[Marker, ...]) -> Wire:
+        """Return what stands in front of the conversation, made once for the same markers."""
+        made: Wire | None = front.made.get(ahead)
+        if made is None:
+            before = len(front.spots) - len(front.blocks)
+            system = self._system(front.blocks, [marker.index - before for marker in ahead])
+            offered: list[bytes | Wire] = [b'"tools":[', tools.wire, b"],"] if tools.names else []
+            made = front.made[ahead] = Wire.of(*offered, *system)
+        return made
+
+    def _system(self, blocks: Sequence[Block], marked: Sequence[int]) -> list[bytes | Wire]:
         parts: list[bytes | Wire] = []
         if self.server.instructions:
             first = self.block(blocks[0]) if blocks else Wire.of(OPENING.body)
             parts += [b'"instructions":"', first, b'",']
         parts.append(b'"input":[')
-        before = len(plan.front.spots) - len(blocks)
-        marked = {index - before for index in plan.in_front(markers)}
         for index, block in enumerate(blocks):
             if index == 0 and self.server.instructions:
                 continue
             head = b'{"type":"message","role":"developer","content":[' + TEXT_OPEN
             parts += [head, self.block(block), b'"', _MARKER if index in marked else b"", b"}]},"]
-        placed = dict.fromkeys(plan.behind(markers), _MARKER)
-        parts.append(self._conversation.array(spoken, placed))
-        tail = tail_of(request)
+        return parts
+
+    def _input(
+        self, spoken: Sequence[Spoken], plan: Outline, markers: Sequence[Marker], tail: Text | None
+    ) -> list[bytes | Wire]:
+        parts = self._conversation.parts(spoken, dict.fromkeys(plan.behind(markers), _MARKER))
         if tail is not None:
             parts += [b"," if spoken else b"", b'{"type":"message","role":"user","content":[' + TEXT_OPEN, tail.body]
             parts.append(b'"}]}')
-        return Wire.of(*parts)
+        return parts
 
 
 def _between(_before: str, _after: str) -> bytes:

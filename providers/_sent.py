@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import final
+from typing import TypeVar, final
 
 import msgspec
 
 from shoal.providers._values import Request
 from shoal.providers._wire import Wire
 
-MAX_HEADS = 64
+MAX_HEADS = 1024
+T = TypeVar("T")
+M = TypeVar("M", bound=Hashable)
 _json = msgspec.json.Encoder(order="sorted").encode
+
+
+NO_HEADERS: Mapping[str, str] = {}
 
 
 @final
@@ -28,7 +33,7 @@ class Sent(msgspec.Struct, frozen=True):
     body: Wire
     names: Mapping[str, str]
     prefixes: tuple[bytes, ...] = ()
-    headers: Mapping[str, str] = {}
+    headers: Mapping[str, str] = NO_HEADERS
 
 
 @final
@@ -46,14 +51,14 @@ class Heads:
     def __repr__(self) -> str:
         return f"<Heads, {len(self._made)} of them>"
 
-    def of(self, request: Request, tools: object, more: Hashable, make: Callable[[], bytes]) -> bytes:
+    def of(self, request: Request, tools: T, more: M, make: Callable[[Request, T, M], bytes]) -> bytes:
         """Return the settings of *request*.
 
         Args:
             request: The request.
             tools: Its encoded tools: the same object for the same tools.
             more: What else they depend on.
-            make: Makes them.
+            make: Makes them of these three.
         """
         options = _json(request.options) if request.options else b""
         asked = (request.model, request.max_tokens, request.temperature, request.output, request.allowed_tools)
@@ -63,5 +68,5 @@ class Heads:
             if len(self._made) >= self._most:
                 self._made.clear()
             # The tools are kept with it, so that no other ones get their id.
-            made = self._made[key] = (make(), tools)
+            made = self._made[key] = (make(request, tools, more), tools)
         return made[0]

@@ -8,7 +8,7 @@ and then travels as the same bytes in every later request.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Literal, Protocol, TypeAlias, final
@@ -22,6 +22,7 @@ Purpose: TypeAlias = Literal["stage", "routing", "compaction", "titling"]
 Volatility: TypeAlias = Literal["stable", "grows", "rewritten"]
 Reach: TypeAlias = Literal["any", "run", "stage"]
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
+ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
 Bucket: TypeAlias = Literal["uncached", "cache_read", "cache_write", "cache_write_long", "output"]
 Finish: TypeAlias = Literal["stop", "length", "tool_calls", "refusal", "error"]
 
@@ -117,6 +118,9 @@ class Blob(msgspec.Struct, frozen=True, gc=False, eq=False):
     seconds: float | None = None
 
 
+_PLAIN: Mapping[Role, bytes] = {role: f"{role}|||0".encode() for role in ROLES}
+
+
 @final
 class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     """One message of a conversation.
@@ -159,16 +163,25 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     def digest(self) -> bytes:
         """16 bytes that stand for everything in this message."""
         if not self._digest:
-            made = digest(
-                _bytes(f"{self.role}|{self.call_id}|{self.tool_name}|{self.is_error:d}"),
-                *[text.digest for text in self.texts],
-                *[digest(_bytes(call.call_id), _bytes(call.name), call.arguments.digest) for call in self.calls],
-                b"" if self.state is None else self.state.data,
-                *[digest(blob.digest, blob.stand_in.digest) for blob in self.blobs],
-                *([b"turn"] if self.turn_scoped else []),
-            )
-            msgspec.structs.force_setattr(self, "_digest", made)
+            plain = not (self.call_id or self.tool_name or self.is_error)
+            pieces = [
+                _PLAIN[self.role] if plain else _bytes(f"{self.role}|{self.call_id}|{self.tool_name}|{self.is_error:d}")
+            ]
+            pieces += [text.digest for text in self.texts]
+            if self.calls:
+                pieces += [digest(_bytes(c.call_id), _bytes(c.name), c.arguments.digest) for c in self.calls]
+            pieces.append(b"" if self.state is None else self.state.data)
+            if self.blobs:
+                pieces += [digest(blob.digest, blob.stand_in.digest) for blob in self.blobs]
+            if self.turn_scoped:
+                pieces.append(b"turn")
+            msgspec.structs.force_setattr(self, "_digest", digest(*pieces))
         return self._digest
+
+
+def digests_of(messages: Iterable[Message]) -> tuple[bytes, ...]:
+    """Return the digest of each of *messages*; those that were asked before cost next to nothing."""
+    return tuple([message._digest or message.digest for message in messages])
 
 
 @final

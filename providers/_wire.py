@@ -7,7 +7,7 @@ and the text of a message is the very bytes its `Text` holds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TypeAlias, final
+from typing import TypeAlias, cast, final
 
 import msgspec
 
@@ -40,6 +40,9 @@ class Flat(tuple[bytes, ...]):
     __slots__ = ()
 
 
+_WRITTEN = (bytes, Flat, Deferred)
+
+
 @final
 class Wire(msgspec.Struct, frozen=True, gc=False):
     """An encoded part, or a whole request body.
@@ -55,10 +58,16 @@ class Wire(msgspec.Struct, frozen=True, gc=False):
     @classmethod
     def of(cls, *fragments: bytes | Wire) -> Wire:
         """Return *fragments*, one behind the other."""
-        return cls(
-            tuple([f if isinstance(f, bytes) else f.fragments for f in fragments]),
-            sum([len(f) if isinstance(f, bytes) else f.size for f in fragments]),
-        )
+        made: list[bytes | Fragments] = []
+        size = 0
+        for fragment in fragments:
+            if isinstance(fragment, bytes):
+                made.append(fragment)
+                size += len(fragment)
+            else:
+                made.append(fragment.fragments)
+                size += fragment.size
+        return cls(tuple(made), size)
 
     def leaves(self) -> Iterator[bytes | Deferred]:
         """Yield the leaves of the tree from left to right, each the object that stands in it."""
@@ -73,6 +82,13 @@ class Wire(msgspec.Struct, frozen=True, gc=False):
 
         The last piece may be smaller, and the one in front of bytes that have to be fetched.
         """
+        if self.size <= piece_bytes:
+            leaves: list[bytes | Deferred] = []
+            _gather(self.fragments, leaves)
+            if Deferred not in {*map(type, leaves)}:
+                if leaves:
+                    yield b"".join(cast("list[bytes]", leaves))
+                return
         held: list[bytes] = []
         size = 0
         for made in _walk(self.fragments):
@@ -97,12 +113,25 @@ class Wire(msgspec.Struct, frozen=True, gc=False):
         return b"".join([leaf if isinstance(leaf, bytes) else leaf.load() for leaf in self.leaves()])
 
 
+def _gather(fragments: Fragments, into: list[bytes | Deferred]) -> None:
+    """Put the leaves of *fragments* into a list, from left to right: trees of small bodies are flat enough."""
+    for item in fragments:
+        if isinstance(item, bytes):
+            into.append(item)
+        elif isinstance(item, Flat):
+            into += item
+        elif isinstance(item, Deferred):
+            into.append(item)
+        else:
+            _gather(item, into)
+
+
 def _walk(fragments: Fragments) -> Iterator[bytes | Deferred | Flat]:
     """Yield the leaves of *fragments* from left to right; flat ones as they are."""
     stack: list[Iterator[bytes | Deferred | Fragments]] = [iter(fragments)]
     while stack:
         for item in stack[-1]:
-            if isinstance(item, bytes | Flat | Deferred):
+            if isinstance(item, _WRITTEN):
                 yield item
             else:
                 stack.append(iter(item))

@@ -195,9 +195,11 @@ class Swarm:
         finally:
             if self._hall is not None:
                 self._last = statistics_of(self._hall)
-            self._hall = None
+            hall, self._hall = self._hall, None
         if self._gave_up is not None:
             raise self._gave_up
+        if hall is not None:
+            await hall.keeper.give_back()
         return swallowed
 
     def _detach(self) -> None:

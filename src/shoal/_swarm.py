@@ -35,6 +35,7 @@ from shoal.runtime import (
     Permissions,
     SpawnRequest,
     SqliteJournal,
+    said_of,
 )
 from shoal.runtime.journal import BEAT_S, Durability, host_name
 from shoal.runtime.scripts import Functions
@@ -242,11 +243,11 @@ class Swarm(runtime.Swarm):
             journal.close()
 
     async def _show_life(self) -> None:
-        """Show other processes that this one lives, so that none takes its runs."""
+        """Show other processes that this one lives, so that none takes its runs, and how busy it is."""
         while True:
             await anyio.sleep(BEAT_S)
             journal = self.journal
             assert isinstance(journal, SqliteJournal)  # the worker is there for such a one only
             # A beat that is missed is followed by the next; should too many be, appends notice who went on.
             with suppress(JournalFailed):
-                await anyio.to_thread.run_sync(journal.beat, self._clock.unix())
+                await anyio.to_thread.run_sync(journal.beat, self._clock.unix(), said_of(self.statistics()))

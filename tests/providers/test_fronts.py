@@ -26,8 +26,8 @@ def front(
     offered: ToolSet = NO_TOOLS,
     ahead: bool = False,
 ) -> Front:
-    asked = request(user("x"), run_id=run_id, purpose=purpose, tools=offered, stages_ahead=ahead)
-    return fronts.of(asked, blocks, 400 if offered.specs else 0, len_of)
+    asked = request(user("x"), system=blocks, run_id=run_id, purpose=purpose, tools=offered, stages_ahead=ahead)
+    return fronts.of(asked, 400 if offered.specs else 0, len_of)
 
 
 def len_of(one: Block) -> int:
@@ -151,8 +151,8 @@ def test_a_chain_stands_for_everything_up_to_a_block():
 def test_what_was_marked_is_known_when_the_front_changes():
     fronts = Fronts()
     blocks = [owned("a", "1"), owned("b", "1")]
-    asked = request(user("x"), run_id="r")
-    made = fronts.of(asked, blocks, 0, len_of)
+    asked = request(user("x"), system=tuple(blocks), run_id="r")
+    made = fronts.of(asked, 0, len_of)
     fronts.mark(asked, made, [Marker(0), Marker(1), Marker(9)])
     assert front(fronts, blocks[0], owned("b", "2")).known == {0}
 
@@ -160,8 +160,8 @@ def test_what_was_marked_is_known_when_the_front_changes():
 def test_what_was_marked_longest_ago_is_forgotten():
     fronts = Fronts()
     for n in range(70):
-        asked = request(user("x"), run_id="r")
-        fronts.mark(asked, fronts.of(asked, [owned("a", f"{n}")], 0, len_of), [Marker(0)])
+        asked = request(user("x"), system=(owned("a", f"{n}"),), run_id="r")
+        fronts.mark(asked, fronts.of(asked, 0, len_of), [Marker(0)])
     assert front(fronts, owned("a", "69")).known == {0}
     assert front(fronts, owned("a", "0")).known == set()
 
@@ -181,7 +181,7 @@ def test_marks_of_a_front_that_is_not_the_runs_are_not_kept():
 def outlined(talk: Request) -> Outline:
     encoder = MessagesEncoder("anthropic", shipped_profile("claude-opus-5-5"))
     spoken = encoder._conversation.whole(talk.messages, tailed=False)
-    return encoder._outline(talk, encoder.tools(talk.tools), list(talk.system), spoken)
+    return encoder._outline(talk, encoder.tools(talk.tools), spoken)
 
 
 def test_a_request_is_outlined_in_stretches_and_its_end_in_elements():
