@@ -26,7 +26,7 @@ from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._pools import Pool, Pools, PoolStatistics
 from shoal.runtime._program import Program, recorded
 from shoal.runtime._state import RunState, fold
-from shoal.runtime._statistics import LaneStatistics, SwarmStatistics
+from shoal.runtime._statistics import LaneStatistics, SwarmStatistics, said_of, statistics_from
 from shoal.runtime._swarm import Swarm
 from shoal.runtime._trees import Started, agent
 from shoal.runtime.context import Components, ContextComponent, PartStored, Surroundings
@@ -117,6 +117,8 @@ __all__ = [
     "plain_usage",
     "questions_of",
     "recorded",
+    "said_of",
+    "statistics_from",
     "tool",
     "virtual",
 ]

@@ -19,7 +19,7 @@ import anyio
 from msgspec.structs import replace
 
 from shoal.actors import ChildSpec, DynamicSupervisor, SupervisionEvent
-from shoal.blueprints import Blueprint, ChildSupervision, ModelSettings, load, resolve, stage_tools
+from shoal.blueprints import Blueprint, ChildSupervision, Lanes, ModelSettings, load, resolve, stage_tools
 from shoal.errors import (
     DefinitionMissing,
     JournalDamaged,
@@ -106,6 +106,7 @@ class Hall:
         mcp: MCP servers whose tools runs may use.
         components: What may stand in prompts beside regions; `None` for what ships.
         memory: What is remembered from run to run; `None` for nothing.
+        lanes: How lanes serve runs whose blueprint says nothing else.
     """
 
     def __init__(
@@ -121,7 +122,9 @@ class Hall:
         mcp: Sequence[McpServer] = (),
         components: Components | None = None,
         memory: Memory | None = None,
+        lanes: Lanes | None = None,
     ) -> None:
+        self.lane_defaults = lanes or Lanes()
         self.components = SHIPPED if components is None else components
         self.memory = memory
         self.journal = journal
@@ -231,7 +234,8 @@ class Hall:
         Raises:
             SpawnRefused: It lists tools that nobody has, or a server of tools cannot be reached.
         """
-        connected = await self.connections.tools_for(bundle, tools) if len(self.connections) else ()
+        needs = len(self.connections) or any(stage.available_connectors for stage in bundle.blueprint.stages)
+        connected = await self.connections.tools_for(bundle, tools) if needs else ()
         key = (id(bundle), *map(id, tools), *map(id, connected))
         # What the key names is kept with the program: while that lives, its ids name nothing else.
         return self._ready.get(key, lambda: ((bundle, tools, connected), self._composed(bundle, tools, connected)))[1]

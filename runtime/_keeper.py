@@ -12,18 +12,22 @@ from contextlib import asynccontextmanager, suppress
 from typing import final
 
 import anyio
+import anyio.to_thread
 
 from shoal.actors import DynamicSupervisor
 from shoal.errors import AskedSelf, ChildNotFound, JournalFailed, ShoalError, SpawnRefused, SupervisorStopped
 from shoal.runtime._clock import Clock
 from shoal.runtime._host import Host
 from shoal.runtime._live import Live
+from shoal.runtime._memory import MANY, give_back
 from shoal.runtime._program import Program
 from shoal.runtime._standings import Standings
 from shoal.runtime._state import RunState
 from shoal.runtime.events import BudgetReached, RunPassivated
 
 _LONGEST_NAP_S = 3600.0
+_QUIET_S = 1.0
+"""Nobody has left memory for so long: whoever was to leave with the others has left."""
 
 
 @final
@@ -79,6 +83,10 @@ class Keeper:
         self._alarms: list[tuple[float, str]] = []
         self._set: dict[str, float] = {}
         self._bell = anyio.Event()
+        self._gone = 0
+        """How many runs have left memory since the system was given back what they took."""
+        self.given_back = 0
+        """How often it was."""
         self._dozing = False
         """Housekeeping sleeps until something happens, since nobody could become idle."""
 
@@ -101,6 +109,9 @@ class Keeper:
         if self.live.get(live.run_id) is live:
             del self.live[live.run_id]
             del self._wakes[live.run_id]
+            self._gone += 1
+            if self._gone == MANY:
+                self._bell.set()
             # Nothing here would ever bring it back: whoever kept it in memory was to.
             let_go = let_go or (stopped and live.run_id in self._stays)
             stayed = self._stays.pop(live.run_id, None)
@@ -279,8 +290,18 @@ class Keeper:
             while self._spent:
                 await self._see_to(next(iter(self._spent)), self._stop_spending)
             await self._let_sleep()
-            with anyio.move_on_after(self._nap_s()):
+            gone = self._gone
+            with anyio.move_on_after(self._nap_s()) as nap:
                 await self._bell.wait()
+            if nap.cancelled_caught and gone == self._gone:
+                await self.give_back()
+
+    async def give_back(self) -> None:
+        """Give the system the memory of the runs that have left, where those are many."""
+        if self._gone >= MANY:
+            self._gone = 0
+            self.given_back += 1
+            await anyio.to_thread.run_sync(give_back, limiter=self._host.threads)
 
     async def _stop_spending(self, run_id: str) -> None:
         await self._stop_at_budget(run_id, self._spent.pop(run_id))
@@ -302,6 +323,8 @@ class Keeper:
         self._dozing = idle_s is not None and len(self.live) == len(self._stays) and not len(self._standings)
         if idle_s is not None and not self._dozing:
             due.append(max(idle_s / 4, 0.05))
+        if self._gone >= MANY:
+            due.append(_QUIET_S)
         return max(0.0, min(due, default=_LONGEST_NAP_S))
 
     async def _let_sleep(self) -> None:

@@ -23,7 +23,7 @@ import anyio
 import anyio.to_thread
 
 from shoal.actors import ChildSpec, DynamicSupervisor, Supervisor, Worker, running
-from shoal.blueprints import Blueprint
+from shoal.blueprints import Blueprint, Lanes
 from shoal.errors import ConfigInvalid, PartMissing, RestartsExhausted, RunIsPaused, RunNotFound, SpawnRefused
 from shoal.errors import RunEnded as RunIsOver
 from shoal.providers import Provider, RetryPolicy, TextDelta
@@ -78,6 +78,7 @@ class Swarm:
         components: What may stand in prompts beside regions, besides what ships; one of a shipped name takes its place.
         memory: What agents remember from run to run: a folder of Markdown files, or a memory of your own; `None` for
             nothing.
+        lanes: How lanes serve runs whose blueprint says nothing else; `None` for what ships.
 
     Raises:
         ConfigInvalid: A component would move to another layer, or the memory cannot be a folder.
@@ -100,7 +101,9 @@ class Swarm:
         scripts: Mapping[str, Functions] | None = None,
         components: Sequence[ContextComponent] = (),
         memory: str | os.PathLike[str] | Memory | None = None,
+        lanes: Lanes | None = None,
     ) -> None:
+        self._lanes = lanes
         self._providers = tuple(providers)
         self._observers = tuple(observers)
         self._limits = limits or Limits()
@@ -147,6 +150,7 @@ class Swarm:
             self._mcp,
             self.components,
             self._memory,
+            self._lanes,
         )
         self.journal.observers.extend(self._observers)
         lanes = [lane.tree for lane in hall.lanes.values()]
@@ -191,9 +195,11 @@ class Swarm:
         finally:
             if self._hall is not None:
                 self._last = statistics_of(self._hall)
-            self._hall = None
+            hall, self._hall = self._hall, None
         if self._gave_up is not None:
             raise self._gave_up
+        if hall is not None:
+            await hall.keeper.give_back()
         return swallowed
 
     def _detach(self) -> None:

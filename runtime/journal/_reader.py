@@ -16,7 +16,7 @@ from shoal.errors import DefinitionMissing, JournalDamaged, JournalFailed, PartM
 from shoal.runtime.events import NUMBERS, Event, Payload, decode
 from shoal.runtime.journal._base import RunRow
 from shoal.runtime.journal._file import open_for_reading
-from shoal.runtime.journal._leases import SELECT_HOSTED, SELECT_HOSTS, owners
+from shoal.runtime.journal._leases import SELECT_HOSTED, SELECT_HOSTS, SELECT_SAID, lives, owners
 from shoal.runtime.journal._register import pick
 
 _READ_ROWS = 512
@@ -184,6 +184,15 @@ class SqliteReader:
         """
         at = time.time() if now is None else now
         return owners(self._query(SELECT_HOSTED), self.hosts(), at, besides=self.host)
+
+    def said(self, *, now: float | None = None) -> dict[str, bytes]:
+        """Return what each process that lives last said of itself with its sign of life, by host.
+
+        Args:
+            now: Unix seconds; `None` takes the wall clock.
+        """
+        at = time.time() if now is None else now
+        return {host: data for host, pid, beat, data in self._query(SELECT_SAID) if lives(host, pid, beat, at)}
 
 
 def _row(row: tuple[object, ...]) -> RunRow:
