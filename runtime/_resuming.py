@@ -61,7 +61,7 @@ async def take_up(hall: Hall, rows: Sequence[RunRow], programs: Mapping[str, Pro
 
 
 async def cancel_orphans(hall: Hall, rows: Sequence[RunRow]) -> frozenset[str]:
-    """Cancel those of *rows* (one or more, of one tree) whose parent is over, as it would have, and return their ids."""
+    """Cancel those of *rows* (one or more, of one tree) whose parent is over, and return their ids."""
     ended = {each.run_id for each in hall.journal.runs(root=rows[0].root) if each.ended}
     orphans = [each.run_id for each in rows if each.parent in ended and not each.detached]
     for run_id in orphans:
