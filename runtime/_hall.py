@@ -46,7 +46,7 @@ from shoal.runtime._mcp import Connections, McpServer
 from shoal.runtime._mending import cancel_strays, mended
 from shoal.runtime._pools import Pools
 from shoal.runtime._program import Program, recorded, shipped_names
-from shoal.runtime._run import RunActor
+from shoal.runtime._run import Begun, RunActor
 from shoal.runtime._script_tools import signature
 from shoal.runtime._seed_files import OWN_FOLDER
 from shoal.runtime._seeds import callers_of
@@ -413,18 +413,18 @@ class Hall:
         return copies[0].run_id
 
     async def _house_again(self, run_id: str) -> None:
-        await self._house(run_id, None, None)
+        await self._house(run_id, None, self.keeper.resumed_by(run_id))
 
     async def _house(self, run_id: str, fresh: RunState | None, resumed_by: str | None) -> None:
-        first: list[tuple[RunState | None, str | None]] = [(fresh, resumed_by)]
+        first = [Begun(run_id, fresh, resumed_by)]
 
         def make() -> RunActor:
-            state, by = first.pop() if first else (None, None)
+            begun = first.pop() if first else Begun(run_id)
 
-            async def begin() -> tuple[str, RunState | None]:
-                return run_id, state
+            async def begin() -> Begun:
+                return begun
 
-            return RunActor(self, self, begin, crash=self.crash_of, resumed_by=by)
+            return RunActor(self, self, begin, crash=self.crash_of)
 
         spec = ChildSpec(
             run_id, make, restart="transient", shutdown_s=self.limits.shutdown_s, max_mail=self.limits.mailbox
