@@ -17,12 +17,12 @@ pytestmark = pytest.mark.anyio
 QUIET = Nudge(enabled=False)
 TASK = Region("task", kind="pinned", max_tokens=500, seed=CallerSeed("task"))
 TALK = Region("conversation", kind="sliding_window", max_tokens=4000, max_items=None)
-SMALL = Region("conversation", kind="sliding_window", max_tokens=1000, max_items=None)
+SMALL = Region("task", kind="pinned", max_tokens=200, seed=CallerSeed("task"))
 TWO = Blueprint(
     "two",
     (
         Stage("wide", nudge=QUIET),
-        Stage("narrow", nudge=QUIET, context=StageContext(regions=(TASK, SMALL), mode="fresh")),
+        Stage("narrow", nudge=QUIET, context=StageContext(regions=(SMALL, TALK), mode="fresh")),
     ),
     regions=(TASK, TALK),
 )
@@ -43,8 +43,7 @@ async def test_each_region_stands_with_the_budget_that_it_had_in_the_stage():
     journal, run_id = await journal_of(TWO)
     stages = account_of(journal, [run_id]).stages
     budgets = {(stage, name): row.budget_tokens for stage in stages for name, row in stages[stage].regions.items()}
-    assert budgets["wide", "task"] == budgets["narrow", "task"] == 500
-    assert budgets["narrow", "conversation"] == 1000
+    assert (budgets["wide", "task"], budgets["narrow", "task"]) == (500, 200)
     assert budgets["wide", "reply.text"] is None
 
 
