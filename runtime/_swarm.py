@@ -27,6 +27,7 @@ from shoal.blueprints import Blueprint, Lanes
 from shoal.errors import ConfigInvalid, PartMissing, RestartsExhausted, RunIsPaused, RunNotFound, SpawnRefused
 from shoal.errors import RunEnded as RunIsOver
 from shoal.providers import Provider, RetryPolicy, TextDelta
+from shoal.runtime._accounts import account_of
 from shoal.runtime._attachment import Attachable, SeedValue, attachments, prepared
 from shoal.runtime._clock import Clock
 from shoal.runtime._control import Answer, Cancel, Command, Pause, Resume, Send, SetTimer, serve_commands, steer
@@ -34,7 +35,7 @@ from shoal.runtime._hall import Hall
 from shoal.runtime._handle import Outcome, Run
 from shoal.runtime._host import ChildRequest
 from shoal.runtime._lanes import sheltered
-from shoal.runtime._ledger import Ledger, ledger_of
+from shoal.runtime._ledger import Ledger
 from shoal.runtime._limits import Limits
 from shoal.runtime._mcp import McpServer
 from shoal.runtime._orders import GivenTool, SpawnRequest, schema_of
@@ -515,8 +516,7 @@ class Swarm:
     def ledger(self, run_id: str | None = None) -> Ledger:
         """Return what all runs used, or the tree of one run."""
         root = None if run_id is None else self.journal.find(run_id).root
-        events = (event for row in self.journal.runs(root=root) for event in self.journal.read(row.run_id))
-        return ledger_of(events)
+        return account_of(self.journal, (row.run_id for row in self.journal.runs(root=root)))
 
     async def resume_tree(
         self,
