@@ -62,9 +62,9 @@ class Steady:
     def __init__(self, calls: int, latency_s: float) -> None:
         self.calls = calls
         self.latency_s = latency_s
-        self.held: anyio.Event | None = None
-        self.expected = 0
+        self.held = anyio.Event()
         self.full = anyio.Event()
+        self._expected: int | None = None
         self.asked = 0
         self.reading_s = 0.0
         self.digest = 0
@@ -78,19 +78,12 @@ class Steady:
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
         began = time.perf_counter()
-        body = self._encoder.encode(request)
-        for piece in body.pieces():
-            self.digest = zlib.crc32(piece, self.digest)
+        size = self.read(request)
         self.reading_s += time.perf_counter() - began
         self.asked += 1
         turns = sum(m.role == "assistant" for segment in request.messages for m in segment.messages)
-        size = body.size
-        del body, piece
-        if turns == self.calls - 1 and self.held is not None:
-            self.expected -= 1
-            if not self.expected:
-                self.full.set()
-            await self.held.wait()
+        if turns == self.calls - 1 and self._expected is not None:
+            await self.hold()
         else:
             await anyio.sleep(self.latency_s)
         usage = Usage(uncached=size // 4, output=10)
@@ -98,6 +91,25 @@ class Steady:
             yield Completed(Reply(Text.of(""), CALL), usage, "tool_calls", simulated=True)
         else:
             yield Completed(Reply(Text.of("done")), usage, simulated=True)
+
+    def read(self, request: Request) -> int:
+        """Encode *request*, read every byte of it, and return how many there are."""
+        body = self._encoder.encode(request)
+        for piece in body.pieces():
+            self.digest = zlib.crc32(piece, self.digest)
+        return body.size
+
+    def expect(self, runs: int) -> None:
+        """Hold the last replies from here on; `full` is set once *runs* of them are held, and `held` lets them go."""
+        self.full, self._expected = anyio.Event(), runs
+
+    async def hold(self) -> None:
+        """Wait, together with the others that are expected."""
+        if self._expected is not None:
+            self._expected -= 1
+            if not self._expected:
+                self.full.set()
+            await self.held.wait()
 
     async def aclose(self) -> None:
         pass
@@ -170,11 +182,11 @@ async def swarm(args: argparse.Namespace, journal: Journal) -> dict[str, float]:
 async def weigh(args: argparse.Namespace, journal: Journal) -> dict[str, float]:
     """Return what a run takes while it waits for its last reply, in kB, and what of it its window says."""
     provider = Steady(args.calls, 0.001)
-    provider.held, provider.expected = anyio.Event(), 1
+    provider.expect(1)
     async with Swarm([provider], journal, limits=Limits(inferences=args.runs + 1)) as made:
         await made.spawn(BLUEPRINT, seeds={"path": "what all of them share"}, tools=[work])
         await provider.full.wait()
-        provider.full, provider.expected = anyio.Event(), args.runs
+        provider.expect(args.runs)
         gc.collect()
         before = private_bytes()
         for n in range(args.runs):

@@ -4,6 +4,7 @@
 door `shoal.Swarm` resolves those.
 """
 
+from shoal.runtime._accounts import account_of
 from shoal.runtime._attachment import Attachable, Attachment, SeedValue
 from shoal.runtime._change import made_of
 from shoal.runtime._clock import Clock, virtual
@@ -26,7 +27,7 @@ from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._pools import Pool, Pools, PoolStatistics
 from shoal.runtime._program import Program, recorded
 from shoal.runtime._state import RunState, fold
-from shoal.runtime._statistics import LaneStatistics, SwarmStatistics
+from shoal.runtime._statistics import LaneStatistics, SwarmStatistics, said_of, statistics_from
 from shoal.runtime._swarm import Swarm
 from shoal.runtime._trees import Started, agent
 from shoal.runtime.context import Components, ContextComponent, PartStored, Surroundings
@@ -108,6 +109,7 @@ __all__ = [
     "Tool",
     "ToolResult",
     "TransitionRow",
+    "account_of",
     "agent",
     "asked_below",
     "checked",
@@ -117,6 +119,8 @@ __all__ = [
     "plain_usage",
     "questions_of",
     "recorded",
+    "said_of",
+    "statistics_from",
     "tool",
     "virtual",
 ]

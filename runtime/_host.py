@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, final
 
 import anyio
 
-from shoal.blueprints import Blueprint, ModelSettings
+from shoal.blueprints import Blueprint, Lanes, ModelSettings
 from shoal.providers import Breaker, ModelProfile, Provider, ReasoningDelta, RetryPolicy, TextDelta
 from shoal.runtime._attachment import SeedValue
 from shoal.runtime._clock import Clock
@@ -98,6 +98,7 @@ class Host(Protocol):
     sandbox: Sandbox
     purses: Purses
     memory: Memory | None
+    lane_defaults: Lanes
 
     def serving(self, model: ModelSettings | None, override: str | None) -> Sequence[Serving]:
         """Return who may serve a stage with these settings, best first; *override* (`provider:model`) wins over all.

@@ -12,18 +12,22 @@ from contextlib import asynccontextmanager, suppress
 from typing import final
 
 import anyio
+import anyio.to_thread
 
 from shoal.actors import DynamicSupervisor
 from shoal.errors import AskedSelf, ChildNotFound, JournalFailed, ShoalError, SpawnRefused, SupervisorStopped
 from shoal.runtime._clock import Clock
 from shoal.runtime._host import Host
 from shoal.runtime._live import Live
+from shoal.runtime._memory import MANY, give_back
 from shoal.runtime._program import Program
 from shoal.runtime._standings import Standings
 from shoal.runtime._state import RunState
 from shoal.runtime.events import BudgetReached, RunPassivated
 
 _LONGEST_NAP_S = 3600.0
+_QUIET_S = 1.0
+"""Nobody has left memory for so long: whoever was to leave with the others has left."""
 
 
 @final
@@ -72,11 +76,17 @@ class Keeper:
         self._busy: dict[str, anyio.Event] = {}
         """Runs that are on their way in or out of memory."""
         self._roused: dict[str, None] = {}
+        self._resumed: dict[str, str] = {}
+        """Who has runs come back that another process left behind."""
         self._orphans: dict[str, None] = {}
         self._spent: dict[str, BudgetReached] = {}
         self._alarms: list[tuple[float, str]] = []
         self._set: dict[str, float] = {}
         self._bell = anyio.Event()
+        self._gone = 0
+        """How many runs have left memory since the system was given back what they took."""
+        self.given_back = 0
+        """How often it was."""
         self._dozing = False
         """Housekeeping sleeps until something happens, since nobody could become idle."""
 
@@ -99,6 +109,9 @@ class Keeper:
         if self.live.get(live.run_id) is live:
             del self.live[live.run_id]
             del self._wakes[live.run_id]
+            self._gone += 1
+            if self._gone == MANY:
+                self._bell.set()
             # Nothing here would ever bring it back: whoever kept it in memory was to.
             let_go = let_go or (stopped and live.run_id in self._stays)
             stayed = self._stays.pop(live.run_id, None)
@@ -117,6 +130,8 @@ class Keeper:
     async def stop(self, run_id: str) -> None:
         """Stop the life of a run; one that does not live here, or is the caller itself, is left alone."""
         stop = self._stays.get(run_id)
+        if stop is None and run_id not in self.live and run_id not in self._between:
+            return
         if stop is None:
             with suppress(ChildNotFound, SupervisorStopped):  # it has just stopped by itself, or the swarm is closing
                 await self._runs.terminate_child(run_id)
@@ -132,6 +147,16 @@ class Keeper:
         elif run_id in self.made_of and run_id not in self._between:
             self._roused[run_id] = None
             self._bell.set()
+
+    def bring_up(self, run_id: str, program: Program, by: str) -> None:
+        """Have a run that nobody hosts live here again, made of *program*; it comes by and by. *by* resumes it."""
+        self.made_of[run_id] = program
+        self._resumed[run_id] = by
+        self.wake(run_id)
+
+    def resumed_by(self, run_id: str) -> str | None:
+        """Return who has *run_id* come back, once; `None` where it only slept here."""
+        return self._resumed.pop(run_id, None)
 
     def bring_back(self) -> None:
         """Bring back every run that is kept here and does not live: its supervisor was stopped, and is there again."""
@@ -265,8 +290,18 @@ class Keeper:
             while self._spent:
                 await self._see_to(next(iter(self._spent)), self._stop_spending)
             await self._let_sleep()
-            with anyio.move_on_after(self._nap_s()):
+            gone = self._gone
+            with anyio.move_on_after(self._nap_s()) as nap:
                 await self._bell.wait()
+            if nap.cancelled_caught and gone == self._gone:
+                await self.give_back()
+
+    async def give_back(self) -> None:
+        """Give the system the memory of the runs that have left, where those are many."""
+        if self._gone >= MANY:
+            self._gone = 0
+            self.given_back += 1
+            await anyio.to_thread.run_sync(give_back, limiter=self._host.threads)
 
     async def _stop_spending(self, run_id: str) -> None:
         await self._stop_at_budget(run_id, self._spent.pop(run_id))
@@ -288,6 +323,8 @@ class Keeper:
         self._dozing = idle_s is not None and len(self.live) == len(self._stays) and not len(self._standings)
         if idle_s is not None and not self._dozing:
             due.append(max(idle_s / 4, 0.05))
+        if self._gone >= MANY:
+            due.append(_QUIET_S)
         return max(0.0, min(due, default=_LONGEST_NAP_S))
 
     async def _let_sleep(self) -> None:

@@ -46,12 +46,15 @@ class McpServer:
         name: What blueprints call it, in `available_connectors` and in front of its tools' names.
         command: Program and arguments, for one that speaks over its standard streams; empty where *url* is given.
         url: Address of one that speaks over HTTP; empty where *command* is given.
-        env: Variables for the program, beside a few harmless ones of ours. They stand in no journal.
-        headers: Headers of each HTTP request, such as `Authorization`. They stand in no journal.
+        env: Variables for the program, beside a few harmless ones of ours; or what returns them when it is started.
+            They stand in no journal.
+        headers: Headers of each HTTP request, such as `Authorization`; or what returns them when it is reached. They
+            stand in no journal.
         folder: Working directory of the program; `None` for ours.
         connect_timeout_s: Seconds until it has to be ready.
         timeout_s: Seconds that one call may take.
         idle_s: Seconds without a call after which it is let go; it is started again when it is needed.
+        deferred: Its tools stand by name only until a model loads them.
 
     Raises:
         ConfigInvalid: The name is none, or it has both a command and an address, or neither.
@@ -60,12 +63,13 @@ class McpServer:
     name: str
     command: Sequence[str] = ()
     url: str = ""
-    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    env: Mapping[str, str] | Callable[[], Mapping[str, str]] = field(default_factory=dict[str, str], repr=False)
+    headers: Mapping[str, str] | Callable[[], Mapping[str, str]] = field(default_factory=dict[str, str], repr=False)
     folder: str | Path | None = None
     connect_timeout_s: float = 30.0
     timeout_s: float = 60.0
     idle_s: float = 60.0
+    deferred: bool = False
 
     def __post_init__(self) -> None:
         """Check it."""
@@ -138,13 +142,24 @@ class Connection:
         said = described.description or described.title or described.name
         return self.bound(name, described.name, said, described.input_schema, effects_of(described.annotations))
 
-    def bound(self, name: str, original: str, description: str, schema: Mapping[str, Any], effects: Effects) -> Tool:
-        """Return a tool of the server as runs call it."""
+    def bound(
+        self,
+        name: str,
+        original: str,
+        description: str,
+        schema: Mapping[str, Any],
+        effects: Effects,
+        *,
+        deferred: bool | None = None,
+    ) -> Tool:
+        """Return a tool of the server as runs call it; *deferred* is what the server says unless it is given."""
 
         async def call(context: ToolContext, args: Mapping[str, Any]) -> ToolResult:
             return await self._call(original, args)
 
-        return Tool(name, description, schema, call, "ask", effects, connector=(self.server.name, original))
+        held = (self.server.name, original)
+        later = self.server.deferred if deferred is None else deferred
+        return Tool(name, description, schema, call, "ask", effects, connector=held, deferred=later)
 
     async def _call(self, name: str, args: Mapping[str, Any]) -> ToolResult:
         try:
@@ -201,12 +216,12 @@ class Connection:
         if not server.url:
             program, *arguments = server.command
             started = mcp.StdioServerParameters(
-                command=program, args=arguments, env=dict(server.env), cwd=server.folder
+                command=program, args=arguments, env=_now(server.env), cwd=server.folder
             )
             return mcp.Client(started)
         # Reads have no limit here, since a server may keep a stream open without a word; each call has its own.
         patience = httpx2.Timeout(server.timeout_s, read=None)
-        http = httpx2.AsyncClient(headers=dict(server.headers), timeout=patience)
+        http = httpx2.AsyncClient(headers=_now(server.headers), timeout=patience)
         return mcp.Client(streamable_http_client(server.url, http_client=await stack.enter_async_context(http)))
 
     async def _work(self, client: mcp.Client) -> None:
@@ -243,6 +258,10 @@ class Connection:
             cause = TimeoutError(f"it was not ready within {self.server.connect_timeout_s:g} s")
         for each in asked:
             each.fail(cause)
+
+
+def _now(values: Mapping[str, str] | Callable[[], Mapping[str, str]]) -> dict[str, str]:
+    return dict(values() if callable(values) else values)
 
 
 @final
@@ -283,8 +302,8 @@ class Connections:
         if missing:
             here = ", ".join(f"`{name}`" for name in self._by_name) or "none"
             raise SpawnRefused(
-                f"{bundle.blueprint.name!r} needs the MCP server {missing[0]!r}, and this swarm has {here}; give it "
-                "with `Swarm(mcp=[McpServer(…)])`"
+                f"{bundle.blueprint.name!r} needs the MCP server {missing[0]!r}, and this swarm has {here}; name "
+                f"it in `[mcp.{missing[0]}]` of the settings, or give it with `Swarm(mcp=[McpServer(…)])`"
             )
         known = {*BUILT_IN, *(tool.name for tool in given), *(file.stem for file in bundle.tools)}
         listed = {name for stage in stages for name in stage_tools(stage)}.difference(known)
@@ -312,7 +331,8 @@ class Connections:
             raise DefinitionMissing(
                 f"this run uses tools of the MCP server {server!r}; give it again with `Swarm(mcp=[McpServer(…)])`"
             )
-        return connection.bound(shown.name, original, shown.description, shown.schema, shown.effects)
+        said_then = (shown.name, original, shown.description, shown.schema, shown.effects)
+        return connection.bound(*said_then, deferred=shown.deferred)
 
 
 def _is_gone(error: Exception) -> bool:

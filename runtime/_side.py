@@ -137,15 +137,15 @@ def order_title(live: Live) -> None:
 def submit_job(live: Live, job_id: int) -> None:
     """Hand the job that `LaneStarted` *job_id* ordered to its lane; a resumed run does so again."""
     started = live.state.jobs[job_id].started
-    lanes = live.state.program.blueprint.lanes
+    lanes, usual = live.state.program.blueprint.lanes, live.host.lane_defaults
     match started.lane:
         case "compaction":
-            settings = _settings(lanes.compaction, COMPACTION)
+            settings = _settings(lanes.compaction, _settings(usual.compaction, COMPACTION))
             work = _condense if started.aside else _summarise
         case "titling":
-            settings, work = _settings(lanes.titling, TITLING), _title
+            settings, work = _settings(lanes.titling, _settings(usual.titling, TITLING)), _title
         case "refresh":
-            settings, work = _settings(lanes.refresh, REFRESH), _refreshed
+            settings, work = _settings(lanes.refresh, _settings(usual.refresh, REFRESH)), _refreshed
     once = started.lane == "refresh" and not _repeatable(live, started)
     live.host.submit(
         started.lane,

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
+import msgspec
+
 from shoal.runtime._pools import PoolStatistics
 
 if TYPE_CHECKING:
@@ -39,6 +41,36 @@ class SwarmStatistics:
     pools: Mapping[str, PoolStatistics]
     lanes: Mapping[str, LaneStatistics]
     restarts: Mapping[str, int]
+
+
+class _Said(msgspec.Struct, frozen=True, gc=False):
+    """`SwarmStatistics` as JSON: what a later version adds is passed over, what an earlier one has not is empty."""
+
+    runs: tuple[tuple[str, str, int], ...] = ()
+    pools: dict[str, PoolStatistics] = {}
+    lanes: dict[str, LaneStatistics] = {}
+    restarts: dict[str, int] = {}
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(_Said).decode
+
+
+def said_of(now: SwarmStatistics) -> bytes:
+    """Return *now* as bytes that other processes read with `statistics_from`."""
+    runs = tuple((agent, state, count) for (agent, state), count in now.runs.items())
+    return _encode(_Said(runs, dict(now.pools), dict(now.lanes), dict(now.restarts)))
+
+
+def statistics_from(said: bytes) -> SwarmStatistics:
+    """Return what a process of this version or of a later one has *said* of its swarm.
+
+    Raises:
+        msgspec.DecodeError: It is something else.
+    """
+    heard = _decode(said)
+    runs = {(agent, state): count for agent, state, count in heard.runs}
+    return SwarmStatistics(runs, heard.pools, heard.lanes, heard.restarts)
 
 
 def statistics_of(hall: Hall) -> SwarmStatistics:

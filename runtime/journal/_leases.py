@@ -22,8 +22,15 @@ STALE_S = 10.0
 BEAT_S = 2.0
 """Seconds from one sign of life to the next."""
 _BUSY_MS = 5_000
+_FORGET_SAID = (
+    "DELETE FROM meta WHERE key > 'said ' AND key < 'said!' "
+    "AND substr(key, 6) NOT IN (SELECT host FROM hosts WHERE beat > ?)"
+)
 
 SELECT_HOSTS = "SELECT host, pid, beat FROM hosts"
+SELECT_SAID = (
+    "SELECT hosts.host, pid, beat, value FROM hosts JOIN meta ON key = 'said ' || hosts.host ORDER BY hosts.host"
+)
 SELECT_HOSTED = "SELECT run_id, host FROM runs WHERE ended_at IS NULL AND host IS NOT NULL"
 
 
@@ -88,8 +95,12 @@ class Leases:
         self._path = path
         self._host = host
 
-    def beat(self, now: float) -> None:
-        """Show that this process lives at *now* (unix seconds); one without a name hosts nothing and says nothing."""
+    def beat(self, now: float, said: bytes = b"") -> None:
+        """Show that this process lives at *now* (unix seconds); one without a name hosts nothing and says nothing.
+
+        What it has *said* of itself stands until it says something else; empty adds nothing. What was said by those
+        who fell silent is dropped.
+        """
         if self._host is None:
             return
         with self._transaction() as db:
@@ -98,6 +109,9 @@ class Leases:
                 "ON CONFLICT (host) DO UPDATE SET beat = excluded.beat",
                 (self._host, os.getpid(), now),
             )
+            db.execute(_FORGET_SAID, (now - STALE_S,))
+            if said:
+                db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (f"said {self._host}", said))
 
     def claim(self, run_ids: Iterable[str], now: float) -> None:
         """Make this process the host of those runs, all or none.
@@ -157,6 +171,7 @@ class Leases:
         with self._transaction() as db:
             db.execute("UPDATE runs SET host = NULL WHERE host = ?", (self._host,))
             db.execute("DELETE FROM hosts WHERE host = ?", (self._host,))
+            db.execute("DELETE FROM meta WHERE key = ?", (f"said {self._host}",))
 
     @contextlib.contextmanager
     def _transaction(self) -> Generator[sqlite3.Connection]:

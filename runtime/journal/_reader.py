@@ -16,7 +16,7 @@ from shoal.errors import DefinitionMissing, JournalDamaged, JournalFailed, PartM
 from shoal.runtime.events import NUMBERS, Event, Payload, decode
 from shoal.runtime.journal._base import RunRow
 from shoal.runtime.journal._file import open_for_reading
-from shoal.runtime.journal._leases import SELECT_HOSTED, SELECT_HOSTS, owners
+from shoal.runtime.journal._leases import SELECT_HOSTED, SELECT_HOSTS, SELECT_SAID, lives, owners
 from shoal.runtime.journal._register import pick
 
 _READ_ROWS = 512
@@ -145,6 +145,11 @@ class SqliteReader:
         rows = self._query(f"{self._select_runs} WHERE key = ?", (key,))
         return _row(rows[0]) if rows else None
 
+    def keyed(self, prefix: str) -> Sequence[RunRow]:
+        """Return the runs whose key begins with *prefix* (not empty), the greatest key first."""
+        sql = f"{self._select_runs} WHERE key >= ? AND key < ? ORDER BY key DESC"
+        return [_row(row) for row in self._query(sql, (prefix, prefix + _LAST))]
+
     def definition(self, digest: str) -> bytes:
         """Return the bytes that *digest* stands for."""
         rows = self._query("SELECT data FROM definitions WHERE digest = ?", (digest,))
@@ -179,6 +184,15 @@ class SqliteReader:
         """
         at = time.time() if now is None else now
         return owners(self._query(SELECT_HOSTED), self.hosts(), at, besides=self.host)
+
+    def said(self, *, now: float | None = None) -> dict[str, bytes]:
+        """Return what each process that lives last said of itself with its sign of life, by host.
+
+        Args:
+            now: Unix seconds; `None` takes the wall clock.
+        """
+        at = time.time() if now is None else now
+        return {host: data for host, pid, beat, data in self._query(SELECT_SAID) if lives(host, pid, beat, at)}
 
 
 def _row(row: tuple[object, ...]) -> RunRow:

@@ -364,13 +364,17 @@ class SqliteJournal(SqliteReader):
 
     # --- hosting
 
-    def beat(self, now: float) -> None:
-        """Show other processes that this one lives; *now* is unix seconds. Safe to call in a thread.
+    def beat(self, now: float, said: bytes = b"") -> None:
+        """Show other processes that this one lives. Safe to call in a thread.
+
+        Args:
+            now: Unix seconds.
+            said: What it has to say of itself, for `said` of a reader; empty adds nothing to what it said before.
 
         Raises:
             JournalFailed: It could not be written.
         """
-        self._leases.beat(now)
+        self._leases.beat(now, said)
 
     def claim(self, run_ids: Iterable[str], *, now: float | None = None) -> None:
         """Make this process the host of those runs, all or none; *now* is unix seconds, the wall clock's unless given.

@@ -10,7 +10,7 @@ from shoal.runtime.tools._agents import KILL as AGENT_KILL
 from shoal.runtime.tools._agents import SEND as AGENT_SEND
 from shoal.runtime.tools._agents import SPAWN as AGENT_SPAWN
 from shoal.runtime.tools._agents import WAIT as AGENT_WAIT
-from shoal.runtime.tools._environment import environment
+from shoal.runtime.tools._environment import environment, is_credential
 from shoal.runtime.tools._files import FILE_TOOLS, read_attachment
 from shoal.runtime.tools._gates import Verdict, compiled, judge, parse_json, violations
 from shoal.runtime.tools._grants import Grants
@@ -100,6 +100,7 @@ __all__ = [
     "environment",
     "failure_of",
     "hunt",
+    "is_credential",
     "judge",
     "judge_line",
     "keys_of",

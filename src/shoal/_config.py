@@ -13,7 +13,21 @@ from shoal.errors import ConfigInvalid
 from shoal.providers import ModelProfile, profiles_from
 
 FILE = "shoal.toml"
-_TABLES = ("models", "permissions", "safe_commands", "read_paths", "security", "journal")
+_TABLES = (
+    "models",
+    "permissions",
+    "safe_commands",
+    "read_paths",
+    "security",
+    "journal",
+    "providers",
+    "limits",
+    "pools",
+    "lanes",
+    "mcp",
+    "memory",
+    "telemetry",
+)
 
 
 def config_files(environ: Mapping[str, str] | None = None, workdir: Path | None = None) -> tuple[Path, ...]:

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, final
 
+from shoal._beyond import receiver_from
 from shoal._config import model_profiles
 from shoal._makers import MAKERS, Wanted
+from shoal._serving import ProviderSaid, providers_said
 from shoal.errors import ConfigInvalid
 from shoal.providers import ModelProfile, Provider
 
@@ -46,46 +48,77 @@ class FoundKey(NamedTuple):
 
 
 def providers_from(environ: Mapping[str, str] | None = None) -> tuple[Provider, ...]:
-    """Return who serves models: the offline provider, unless `SHOAL_PROVIDER` names others, the first of them first.
+    """Return who serves models: whom `SHOAL_PROVIDER` names, else whom the settings do, else the offline provider.
 
     A vendor's key that happens to be set changes nothing by itself.
 
     Args:
         environ: The variables; `None` takes the process's.
 
+    Returns:
+        1 or more; the first serves stages that name nobody.
+
     Raises:
         ConfigInvalid: `SHOAL_PROVIDER` names nobody, what a provider needs is missing, or the settings are of no use.
     """
     variables = os.environ if environ is None else environ
-    names = [name for part in _said(variables, "SHOAL_PROVIDER").split(",") if (name := part.strip())] or ["offline"]
-    for name in names:
-        if name not in MAKERS:
-            listed = ", ".join(f"`{known}`" for known in PROVIDERS)
+    said = providers_said(variables)
+    named = [name for part in _said(variables, "SHOAL_PROVIDER").split(",") if (name := part.strip())]
+    for name in named:
+        if name not in MAKERS and name not in said.by_name:
+            listed = ", ".join(f"`{known}`" for known in (*PROVIDERS, *(n for n in said.by_name if n not in MAKERS)))
             raise ConfigInvalid(f"`SHOAL_PROVIDER` is {name!r}; set it to one or more of {listed}")
+    names = named or list(said.use) or ["offline"]
     profiles = model_profiles(variables)
-    alone = len(names) == 1
-    return tuple([_made(name, variables, profiles, alone=alone, first=name == names[0]) for name in names])
+    alone, first = len(names) == 1, names[0]
+    by = "`SHOAL_PROVIDER`" if named else "`providers.use` of the settings"
+    return tuple(
+        [
+            _made(
+                name,
+                said.by_name.get(name, ProviderSaid()),
+                variables,
+                profiles,
+                by=by,
+                alone=alone,
+                first=name == first,
+            )
+            for name in names
+        ]
+    )
 
 
 def _made(
-    name: str, variables: Mapping[str, str], profiles: Mapping[str, ModelProfile], *, alone: bool, first: bool
+    name: str,
+    said: ProviderSaid,
+    variables: Mapping[str, str],
+    profiles: Mapping[str, ModelProfile],
+    *,
+    by: str,
+    alone: bool,
+    first: bool,
 ) -> Provider:
-    maker = MAKERS[name]
+    maker = MAKERS.get(name, MAKERS["compatible"])
     # What is said once is meant for the one provider that there is, or for the server that has no variables of its own.
     own = alone or name == "compatible"
-    held = (*(("SHOAL_API_KEY",) if own else ()), *maker.keys)
-    key = next((said for variable in held if (said := _said(variables, variable))), None)
-    if key is None and maker.needs:
-        listed = " or ".join(f"`{variable}`" for variable in maker.keys)
-        raise ConfigInvalid(f"`SHOAL_PROVIDER` names {name!r} and its key is not set; put it into {listed}")
+    keys = maker.keys if said.key_env is None else (said.key_env,)
+    held = (*(("SHOAL_API_KEY",) if own else ()), *keys)
+    key = next((found for variable in held if (found := _said(variables, variable))), None)
+    if key is None and (maker.needs or said.key_env is not None):
+        listed = " or ".join(f"`{variable}`" for variable in keys)
+        raise ConfigInvalid(f"{by} names {name!r} and its key is not set; put it into {listed}")
+    model = _said(variables, "SHOAL_MODEL") or None if first else None
+    address = _said(variables, "SHOAL_BASE_URL") or None if own else None
+    server = _said(variables, "SHOAL_SERVER") or None if own else None
     return maker.make(
         Wanted(
             key,
-            _said(variables, "SHOAL_MODEL") or None if first else None,
-            _said(variables, "SHOAL_BASE_URL") or None if own else None,
-            _said(variables, "SHOAL_SERVER") or "generic",
+            model or said.model,
+            address or said.base_url,
+            server or said.server or "generic",
             _said(variables, "CODEX_ACCOUNT_ID") or None,
             profiles,
+            name,
         )
     )
 
@@ -106,11 +139,21 @@ def found_keys(environ: Mapping[str, str] | None = None) -> tuple[FoundKey, ...]
     return tuple(FoundKey(key, takers[key]) for key in sorted(takers) if _said(variables, key))
 
 
+def names_receiver(environ: Mapping[str, str] | None = None) -> bool:
+    """Say whether the variables of OpenTelemetry name a receiver of spans."""
+    variables = os.environ if environ is None else environ
+    return any(_said(variables, f"OTEL_EXPORTER_OTLP_{part}ENDPOINT") for part in ("", "TRACES_"))
+
+
 def wants_telemetry(environ: Mapping[str, str] | None = None) -> bool:
-    """Say whether the variables of OpenTelemetry ask for spans: they name a receiver, and switch nothing off."""
+    """Say whether spans are asked for: variables or settings name a receiver, and the variables switch nothing off.
+
+    Raises:
+        ConfigInvalid: The settings are of no use.
+    """
     variables = os.environ if environ is None else environ
     off = variables.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
-    named = any(variables.get(f"OTEL_EXPORTER_OTLP_{part}ENDPOINT", "").strip() for part in ("", "TRACES_"))
+    named = names_receiver(variables) or receiver_from(variables) is not None
     return named and not off and variables.get("OTEL_TRACES_EXPORTER", "otlp").strip() in ("", "otlp")
 
 

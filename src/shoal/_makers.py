@@ -23,6 +23,7 @@ class Wanted:
         server: Of a compatible server: the name of its record.
         account: Of a login: the account; `None` where none is set.
         profiles: What the user's settings say of models.
+        name: Of a compatible server: the name under which blueprints and spans know it.
     """
 
     key: str | None
@@ -31,6 +32,7 @@ class Wanted:
     server: str
     account: str | None
     profiles: Mapping[str, ModelProfile]
+    name: str = "compatible"
 
 
 @final
@@ -87,7 +89,7 @@ def _compatible(wanted: Wanted) -> Provider:
         wanted.base_url,
         api_key=wanted.key,
         model=wanted.model,
-        name="compatible",
+        name=wanted.name,
         capabilities=wanted.server,
         profiles=wanted.profiles,
     )

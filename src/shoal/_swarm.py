@@ -15,9 +15,12 @@ import anyio.to_thread
 from typing_extensions import override
 
 from shoal import runtime
-from shoal._environment import providers_from
+from shoal._beyond import exporter_settings, receiver_from, servers_from
+from shoal._environment import names_receiver, providers_from
 from shoal._granted import permissions_from
 from shoal._held import Held
+from shoal._narrowing import lanes_from, limits_from, pools_from
+from shoal.blueprints import Lanes
 from shoal.errors import ConfigInvalid, JournalFailed
 from shoal.observability import Metrics, Telemetry, current_traceparent, metrics_otlp, otlp, through
 from shoal.providers import Provider, RetryPolicy
@@ -32,6 +35,7 @@ from shoal.runtime import (
     Permissions,
     SpawnRequest,
     SqliteJournal,
+    said_of,
 )
 from shoal.runtime.journal import BEAT_S, Durability, host_name
 from shoal.runtime.scripts import Functions
@@ -55,17 +59,20 @@ class Swarm(runtime.Swarm):
             gives; `None` measures nothing.
         durability: Of a file: `normal` survives the death of the process, `full` a power cut, `off` is for tests.
         observers: Each gets every event once it is durable.
-        limits: What runs may do at most.
+        limits: What runs may do at most; `None` takes what the settings say.
         permissions: What the user allows; `None` takes what the settings say.
         retry: How often a request is repeated; `None` for a policy that adds up to a quarter to each wait, at random.
-        pools: Most requests in flight by provider's name, or by `provider:model`, and `tools`.
+        pools: Most requests in flight by provider's name, or by `provider:model`, and `tools`; `None` takes what the
+            settings say.
         clock: Time and randomness.
+        mcp: MCP servers whose tools runs may use; `None` takes what the settings say.
         services: Workers that live as long as the swarm, by name.
         beside: Workers that run beside the lanes and, like them, may fail without hurting a run, by name.
         scripts: Trusted functions in the place of scripts: by the path that a blueprint names, functions by name.
         components: What may stand in prompts beside regions, besides what ships; one of a shipped name takes its place.
         memory: What agents remember from run to run: a folder of Markdown files, or a memory of your own; `None` for
             nothing.
+        lanes: How lanes serve runs whose blueprint says nothing else; `None` takes what the settings say.
 
     Raises:
         ConfigInvalid: The environment names a provider that cannot be had, or the settings are of no use.
@@ -87,12 +94,13 @@ class Swarm(runtime.Swarm):
         retry: RetryPolicy | None = None,
         pools: Mapping[str, int] | None = None,
         clock: Clock | None = None,
-        mcp: Sequence[McpServer] = (),
+        mcp: Sequence[McpServer] | None = None,
         services: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
         beside: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
         scripts: Mapping[str, Functions] | None = None,
         components: Sequence[ContextComponent] = (),
         memory: str | os.PathLike[str] | Memory | None = None,
+        lanes: Lanes | None = None,
     ) -> None:
         self._path: Path | None
         self._path, given = (Path(journal), None) if isinstance(journal, str | os.PathLike) else (None, journal)
@@ -108,12 +116,12 @@ class Swarm(runtime.Swarm):
             providers_from() if providers is None else providers,
             given,
             observers,
-            limits=limits,
+            limits=limits_from() if limits is None else limits,
             permissions=permissions_from() if permissions is None else permissions,
             retry=retry,
-            pools=pools,
+            pools=pools_from() if pools is None else pools,
             clock=clock,
-            mcp=mcp,
+            mcp=servers_from() if mcp is None else mcp,
             services=services,
             # Beside the lanes: a file that is locked for a while must not take the runs down with it.
             beside={
@@ -124,6 +132,7 @@ class Swarm(runtime.Swarm):
             scripts=scripts,
             components=components,
             memory=memory,
+            lanes=lanes_from() if lanes is None else lanes,
         )
 
     async def __aenter__(self) -> Self:
@@ -187,7 +196,9 @@ class Swarm(runtime.Swarm):
         if wanted is None or isinstance(wanted, Telemetry):
             return wanted
         if wanted == "otlp":
-            return otlp(history=self.journal)
+            receiver = receiver_from()
+            named = receiver is not None and not names_receiver()
+            return otlp(history=self.journal, **(exporter_settings(receiver) if receiver is not None and named else {}))
         if isinstance(wanted, str):
             raise ConfigInvalid(f"`telemetry` is {wanted!r}; name `otlp`, or give a `Telemetry` or a `TracerProvider`")
         return through(wanted, history=self.journal)
@@ -232,11 +243,11 @@ class Swarm(runtime.Swarm):
             journal.close()
 
     async def _show_life(self) -> None:
-        """Show other processes that this one lives, so that none takes its runs."""
+        """Show other processes that this one lives, so that none takes its runs, and how busy it is."""
         while True:
             await anyio.sleep(BEAT_S)
             journal = self.journal
             assert isinstance(journal, SqliteJournal)  # the worker is there for such a one only
             # A beat that is missed is followed by the next; should too many be, appends notice who went on.
             with suppress(JournalFailed):
-                await anyio.to_thread.run_sync(journal.beat, self._clock.unix())
+                await anyio.to_thread.run_sync(journal.beat, self._clock.unix(), said_of(self.statistics()))

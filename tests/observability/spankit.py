@@ -168,6 +168,10 @@ async def played(made: Blueprint, provider: Provider, **more: Any) -> tuple[Memo
 # --- looking
 
 
+def by_id(spans: Iterable[Span]) -> list[Span]:
+    return sorted(spans, key=lambda span: span.span_id)
+
+
 def named(spans: Iterable[Span], name: str) -> list[Span]:
     return [span for span in spans if span.name == name]
 

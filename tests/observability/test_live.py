@@ -6,7 +6,7 @@ import logging
 
 import anyio
 import pytest
-from spankit import CHILD, LISTS, ROOT, Kept, Story, blueprint, fanned, played, spans_of
+from spankit import CHILD, LISTS, ROOT, Kept, Story, blueprint, by_id, fanned, played, spans_of
 
 from shoal.blueprints import Stage
 from shoal.errors import JournalDamaged
@@ -38,10 +38,6 @@ def kept_in(*stories: Story) -> MemoryJournal:
             journal.append(event)
     journal.close()
     return journal
-
-
-def by_id(spans: list[Span] | tuple[Span, ...]) -> list[Span]:
-    return sorted(spans, key=lambda span: span.span_id)
 
 
 @pytest.mark.anyio

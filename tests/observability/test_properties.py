@@ -8,7 +8,7 @@ import pytest
 from drawn_events import merged, trees
 from hypothesis import given
 from hypothesis import strategies as st
-from spankit import Story, recomputed
+from spankit import Story, by_id, recomputed
 
 from shoal.observability import Projection, Span, trace_of
 from shoal.runtime import Event, MemoryJournal
@@ -29,10 +29,6 @@ def whole(stories: list[Story]) -> tuple[Span, ...]:
 def fed(events: list[Event]) -> list[Span]:
     projection = Projection()
     return [span for event in events for span in projection.feed(event)]
-
-
-def by_id(spans: tuple[Span, ...] | list[Span]) -> list[Span]:
-    return sorted(spans, key=lambda span: span.span_id)
 
 
 @given(trees())

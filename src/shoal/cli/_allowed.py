@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 from cyclopts import Parameter
 
+from shoal._beyond import memory_from
 from shoal._granted import permissions_from
 from shoal.blueprints import Blueprint, stage_tools, tool_name
 from shoal.errors import ConfigInvalid
@@ -34,6 +37,20 @@ AttendedOption: TypeAlias = Annotated[
     ),
 ]
 
+MemoryOption: TypeAlias = Annotated[
+    Path | None, Parameter(name="--memory", help="The folder of notes that agents keep from run to run.")
+]
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def memory_folder(given: Path | None) -> Path | None:
+    """Return the folder in which agents remember: the one that is given, else that of the settings, else none.
+
+    Raises:
+        ConfigInvalid: The settings are of no use.
+    """
+    return memory_from() if given is None else given
+
 
 def permissions_of(
     blueprint: Blueprint, allow: Sequence[str], *, yes: bool = False, no_seed_commands: bool = False
@@ -43,9 +60,10 @@ def permissions_of(
     Raises:
         ConfigInvalid: One of them is no tool that it could have, or the settings are of no use.
     """
+    servers = {_ILLEGAL.sub("_", f"{name}__") for stage in blueprint.stages for name in stage.available_connectors}
     known = {*BUILT_IN, *(name for stage in blueprint.stages for name in stage_tools(stage))}
     for name in allow:
-        if tool_name(name) not in known:
+        if tool_name(name) not in known and not name.startswith(tuple(servers)):
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean `{near[0]}`?" if near else f"it has {', '.join(sorted(known))}"
             raise ConfigInvalid(f"`--allow {name}` names no tool of {blueprint.name!r}; {hint}")

@@ -3,22 +3,45 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import final
+from typing import NamedTuple, final
 
 from rich.text import Text
 
 from shoal.cli._print import line, seconds, status, tokens
 from shoal.cli._progress import Progress, RunView, added
 from shoal.errors import DefinitionMissing
-from shoal.runtime import Event, Reader, RunState
+from shoal.runtime import Event, Reader, RunState, SwarmStatistics
 from shoal.runtime.events import InferenceCompleted, InferenceFailed, InferenceStarted, RunRestarted
 
 RATE_S = 10.0
 """Seconds over which tokens a second are counted."""
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _LABEL = 26
+_KEYS = "q quit  ↑↓ choose  enter regions  a all"
+_TALL = 10
+"""Rows of a screen that has room for pools and lanes."""
+
+
+class Busy(NamedTuple):
+    """How busy a pool or a lane is: what is under way, what may be at once, and what waits."""
+
+    busy: int
+    width: int
+    waiting: int
+
+    def __str__(self) -> str:
+        return f"{self.busy}/{self.width}" + (f" +{self.waiting} wait" if self.waiting else "")
+
+
+def _together(found: Iterable[tuple[str, Busy]]) -> Mapping[str, Busy]:
+    """Add up what several swarms say of the same name; the busiest come first."""
+    sums: dict[str, Busy] = {}
+    for name, more in found:
+        known = sums.get(name, Busy(0, 0, 0))
+        sums[name] = Busy(known.busy + more.busy, known.width + more.width, known.waiting + more.waiting)
+    return dict(sorted(sums.items(), key=lambda item: (-item[1].waiting, -item[1].busy, item[0])))
 
 
 @final
@@ -29,12 +52,21 @@ class Board:
         reader: The journal.
         make: Returns the state of a run whose events are then applied to it.
         roots: Only trees of these runs; empty for all.
+        said: Says at a time (unix seconds) how busy each swarm is that is open on the journal.
     """
 
-    def __init__(self, reader: Reader, make: Callable[[str], RunState], roots: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        make: Callable[[str], RunState],
+        roots: Sequence[str] = (),
+        said: Callable[[float], Iterable[SwarmStatistics]] = lambda _: (),
+    ) -> None:
         self._reader = reader
         self._make = make
         self._roots = frozenset(roots)
+        self._said = said
+        self._swarms: tuple[SwarmStatistics, ...] = ()
         self._read: dict[str, int] = {}
         self._states: dict[str, RunState | None] = {}
         """Of each run that is not over; `None` where what it is made of cannot be had."""
@@ -54,6 +86,7 @@ class Board:
                 self._take(event)
         while self._rates and self._rates[0][0] < now - RATE_S:
             self._rates.popleft()
+        self._swarms = tuple(self._said(now))
 
     def _done(self, run_id: str) -> bool:
         known = self.progress.runs.get(run_id)
@@ -120,6 +153,26 @@ class Board:
         states = (state for state in self._states.values() if state is not None)
         return Counter(job.started.lane for state in states for job in state.jobs.values())
 
+    @property
+    def pools(self) -> Mapping[str, Busy]:
+        """How busy each pool is, by name, as the swarms that are open say; empty where none does."""
+        pools = ((name, pool) for swarm in self._swarms for name, pool in swarm.pools.items())
+        return _together((name, Busy(pool.busy, pool.limit, pool.queued)) for name, pool in pools)
+
+    @property
+    def lanes(self) -> Mapping[str, Busy]:
+        """How busy each lane is, by name, as the swarms that are open say; empty where none does."""
+        lanes = ((name, lane) for swarm in self._swarms for name, lane in swarm.lanes.items())
+        return _together((name, Busy(lane.running, lane.width, lane.queued)) for name, lane in lanes)
+
+    @property
+    def restarted(self) -> Counter[str]:
+        """How often supervisors restarted something below them, by the supervisor, as the swarms that are open say."""
+        found = Counter[str]()
+        for swarm in self._swarms:
+            found.update(swarm.restarts)
+        return found
+
     def shown(self, *, everything: bool) -> list[tuple[RunView, int]]:
         """Return the runs in the order of their trees with their depth; without *everything* only trees at work."""
         tops = [run for run in self.progress.runs.values() if run.parent not in self.progress.runs]
@@ -145,7 +198,8 @@ def drawn(board: Board, *, width: int, height: int, chosen: int, detail: bool, e
     runs = board.shown(everything=everything)
     chosen = max(0, min(chosen, len(runs) - 1))
     below = list(_detail(board, runs[chosen][0], width)) if detail and runs else []
-    room = max(1, height - 4 - min(len(below), height // 2))
+    foot = [*_sums(board, len(runs)), *(_ways(board) if height >= _TALL else ()), Text(_KEYS, "dim")]
+    room = max(1, height - 1 - len(foot) - min(len(below), height // 2))
     first = max(0, min(chosen - room // 2, len(runs) - room))
     lines = [_heads(width)]
     for place, (run, depth) in enumerate(runs[first : first + room], start=first):
@@ -157,7 +211,7 @@ def drawn(board: Board, *, width: int, height: int, chosen: int, detail: bool, e
         lines.append(Text("Nothing is at work. Press a to see what is over.", "dim"))
     lines += [Text()] * (room + 1 - len(lines))
     lines += below[: height // 2]
-    lines += list(_foot(board, len(runs)))
+    lines += foot
     for each in lines:
         each.truncate(width, overflow="ellipsis")
     return lines[:height]
@@ -207,7 +261,7 @@ def _detail(board: Board, run: RunView, width: int) -> Iterator[Text]:
         yield Text(line(run.reason, width), "dim")
 
 
-def _foot(board: Board, shown: int) -> Iterator[Text]:
+def _sums(board: Board, shown: int) -> Iterator[Text]:
     progress = board.progress
     states = Counter(
         "running" if not run.over and run.status == "running" else run.status for run in progress.runs.values()
@@ -218,10 +272,20 @@ def _foot(board: Board, shown: int) -> Iterator[Text]:
     began = min((run.began for run in progress.runs.values() if not run.over), default=board.now)
     counted = ", ".join(f"{count} {word}" for word, count in states.items()) or "no runs"
     yield Text(f"{counted} · {shown} shown · {seconds(board.now - began)}")
-    flying = ", ".join(f"{name} {count}" for name, count in sorted(board.flying.items())) or "none"
-    jobs = ", ".join(f"{name} {count}" for name, count in sorted(board.jobs.items())) or "none"
     money = "?" if cost is None else f"${cost:.4f}"
-    yield Text(
-        f"{board.rate:,.0f} tokens/s · {money} · in flight: {flying} · lanes: {jobs} · restarts: {board.restarts}"
-    )
-    yield Text("q quit  ↑↓ choose  enter regions  a all", "dim")
+    yield Text(f"{board.rate:,.0f} tokens/s · {money} · restarts: {_restarts(board)}")
+
+
+def _ways(board: Board) -> Iterator[Text]:
+    # What a swarm says of itself tells more than what its journal does: what waits, and how much may be under way.
+    yield Text(f"pools: {_listed(board.pools)}" if board.pools else f"in flight: {_listed(board.flying)}")
+    yield Text(f"lanes: {_listed(board.lanes or board.jobs)}")
+
+
+def _listed(counts: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items()) or "none"
+
+
+def _restarts(board: Board) -> str:
+    told = [f"{path.rpartition('/')[2]} {count}" for path, count in board.restarted.most_common(3)]
+    return f"{board.restarts}" + (f", by supervisors: {', '.join(told)}" if told else "")

@@ -13,9 +13,12 @@ import anyio
 import anyio.to_thread
 from rich.text import Text
 
+from shoal._beyond import memory_from, receiver_from, servers_from
 from shoal._config import config_files, model_profiles
 from shoal._environment import found_keys, providers_from, wants_telemetry
 from shoal._granted import permissions_from
+from shoal._narrowing import lanes_from, limits_from, pools_from
+from shoal._serving import providers_said
 from shoal.cli._places import JournalOption, JsonOption, journal_file
 from shoal.cli._print import line, print_json, print_table, say
 from shoal.errors import ConfigInvalid, ProviderError, ProviderSetup, ShoalError
@@ -78,12 +81,18 @@ async def _all(journal: Path | None) -> Sequence[Check]:
 def _settings() -> Check:
     try:
         profiles, _ = model_profiles(), permissions_from()
+        _, _, _, _ = limits_from(), pools_from(), lanes_from(), providers_said()
+        servers, memory, _ = servers_from(), memory_from(), receiver_from()
     except ConfigInvalid as error:
         return Check("settings", "failed", str(error), "Mend the file, or take the table out.")
     there = [str(path) for path in config_files() if path.exists()]
     if not there:
         return Check("settings", "ok", "no file of settings; defaults hold")
-    return Check("settings", "ok", f"{', '.join(there)}; models: {', '.join(profiles) or 'none'}")
+    named = {"models": tuple(profiles), "MCP servers": tuple(server.name for server in servers)}
+    said = [f"{what}: {', '.join(names) or 'none'}" for what, names in named.items() if names or what == "models"]
+    if memory is not None:
+        said.append(f"memory: {memory}")
+    return Check("settings", "ok", "; ".join((", ".join(there), *said)))
 
 
 def _models() -> Check:
@@ -171,9 +180,15 @@ def _journal(given: Path | None) -> Check:
 
 
 async def _telemetry() -> Check:
-    if not wants_telemetry():
+    try:
+        wanted = wants_telemetry()
+    except ConfigInvalid as error:
+        return Check("telemetry", "failed", str(error), "Mend the file, or take the table out.")
+    if not wanted:
         return Check("telemetry", "ok", "nobody asked for spans")
-    endpoint = next(said for name in _RECEIVERS if (said := os.environ.get(name, "").strip()))
+    receiver = receiver_from()
+    endpoint = next((said for name in _RECEIVERS if (said := os.environ.get(name, "").strip())), "")
+    endpoint = endpoint or ("" if receiver is None else receiver.endpoint)
     try:
         address = urlsplit(endpoint)
         port = address.port or (443 if address.scheme == "https" else 80)

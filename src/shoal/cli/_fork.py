@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 import shoal
 from shoal._environment import providers_from
-from shoal.cli._allowed import AllowOption, AttendedOption, YesOption, permissions_of
+from shoal.cli._allowed import AllowOption, AttendedOption, MemoryOption, YesOption, memory_folder, permissions_of
 from shoal.cli._hosted import Hosting, host, person_at
 from shoal.cli._places import JournalOption, JsonOption, RunArgument, blueprint_of, run_reader
 from shoal.cli._progress import Progress
@@ -25,6 +25,7 @@ def command(
     allow: AllowOption = (),
     yes: YesOption = False,
     attended: AttendedOption = None,
+    memory: MemoryOption = None,
     journal: JournalOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -40,5 +41,12 @@ def command(
         return fork
 
     person = person_at(attended=attended, as_json=as_json)
-    hosting = Hosting(path, providers_from(), permissions, as_json=as_json, person=person)
+    hosting = Hosting(
+        path,
+        providers_from(),
+        permissions,
+        memory=memory_folder(memory),
+        as_json=as_json,
+        person=person,
+    )
     return conclude(hosting, anyio.run(host, hosting, begin))

@@ -51,6 +51,7 @@ class Hosting:
         journal: The journal's file.
         providers: Who serves models.
         permissions: What the user allows.
+        memory: The folder in which agents remember; `None` for none.
         telemetry: Spans are sent while the runs go on.
         as_json: Standard output is for other programs.
         person: Who is asked: somebody at this terminal, somebody who steers from elsewhere, or nobody.
@@ -59,6 +60,7 @@ class Hosting:
     journal: Path
     providers: tuple[Provider, ...]
     permissions: Permissions = field(default_factory=Permissions)
+    memory: Path | None = None
     telemetry: bool = field(default_factory=wants_telemetry)
     as_json: bool = False
     person: Person = "nobody"
@@ -121,6 +123,7 @@ async def _hosted(hosting: Hosting, begin: Begin, progress: Progress, interrupts
         journal=hosting.journal,
         observers=[progress.record],
         permissions=hosting.permissions,
+        memory=hosting.memory,
         telemetry="otlp" if hosting.telemetry else None,
     )
     ending = Ending(progress)

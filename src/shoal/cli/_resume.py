@@ -15,11 +15,13 @@ from shoal.cli._allowed import (
     AllowOption,
     AttendedOption,
     CostOption,
+    MemoryOption,
     NoSeedCommandsOption,
     TokensOption,
     WallOption,
     YesOption,
     budget_of,
+    memory_folder,
     permissions_of,
 )
 from shoal.cli._hosted import Hosting, host, person_at
@@ -46,6 +48,7 @@ def command(
         str | None,
         Parameter(name="--blueprint", help="A changed blueprint that the run goes on with: a path, or a name."),
     ] = None,
+    memory: MemoryOption = None,
     journal: JournalOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -74,7 +77,14 @@ def command(
         return swarm.get(root)
 
     person = person_at(attended=attended, as_json=as_json)
-    hosting = Hosting(path, providers_from(), permissions, as_json=as_json, person=person)
+    hosting = Hosting(
+        path,
+        providers_from(),
+        permissions,
+        memory=memory_folder(memory),
+        as_json=as_json,
+        person=person,
+    )
     return conclude(hosting, anyio.run(host, hosting, begin))
 
 

@@ -16,11 +16,13 @@ from shoal.cli._allowed import (
     AllowOption,
     AttendedOption,
     CostOption,
+    MemoryOption,
     NoSeedCommandsOption,
     TokensOption,
     WallOption,
     YesOption,
     budget_of,
+    memory_folder,
     permissions_of,
 )
 from shoal.cli._hosted import Hosting, host, person_at
@@ -52,6 +54,7 @@ def command(
     max_cost_usd: CostOption = None,
     max_tokens: TokensOption = None,
     max_wall_s: WallOption = None,
+    memory: MemoryOption = None,
     journal: JournalOption = None,
     as_json: JsonOption = False,
     **regions: Annotated[str, Parameter(help="TEXT or @FILE, for the region of that name.")],
@@ -63,7 +66,14 @@ def command(
     person = person_at(attended=attended, as_json=as_json)
     budget = budget_of(max_cost_usd, max_tokens, max_wall_s)
     permissions = permissions_of(made, allow, yes=yes, no_seed_commands=no_seed_commands)
-    hosting = Hosting(journal_file(journal), providers_from(), permissions, as_json=as_json, person=person)
+    hosting = Hosting(
+        journal_file(journal),
+        providers_from(),
+        permissions,
+        memory=memory_folder(memory),
+        as_json=as_json,
+        person=person,
+    )
     refuse_strangers(model, hosting.providers)
 
     async def begin(swarm: shoal.Swarm, _progress: Progress) -> Run:

@@ -8,10 +8,11 @@ import termios
 import time
 import tty
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated
 
 import anyio
+import msgspec
 from cyclopts import Parameter
 from rich.console import Group
 from rich.live import Live
@@ -20,7 +21,7 @@ from shoal.cli._board import Board, drawn
 from shoal.cli._places import JournalOption, journal_reader, program_of
 from shoal.cli._print import console, is_terminal
 from shoal.errors import ConfigInvalid
-from shoal.runtime import Reader, RunState
+from shoal.runtime import Reader, RunState, SqliteReader, SwarmStatistics, statistics_from
 
 EVERY_S = 0.5
 """Seconds between two looks at the journal."""
@@ -40,7 +41,7 @@ def command(
         if reader is None:
             raise ConfigInvalid("nothing has run yet; `shoal run` makes the first run")
         roots = () if run is None else (reader.find(run).root,)
-        board = Board(reader, lambda run_id: _state(reader, run_id), roots)
+        board = Board(reader, lambda run_id: _state(reader, run_id), roots, lambda now: _said(reader, now))
         with _keys() as descriptor:
             anyio.run(_watch, board, descriptor)
     return 0
@@ -48,6 +49,13 @@ def command(
 
 def _state(reader: Reader, run_id: str) -> RunState:
     return RunState(run_id, program_of(reader, run_id), definition=reader.definition)
+
+
+def _said(reader: SqliteReader, now: float) -> Iterator[SwarmStatistics]:
+    """Yield how busy each swarm is that is open on the journal, as it last said itself."""
+    for said in reader.said(now=now).values():
+        with suppress(msgspec.DecodeError):  # said by a version that has other words for it
+            yield statistics_from(said)
 
 
 @contextmanager

@@ -48,6 +48,22 @@ def test_settings_are_named_with_the_models_that_they_speak_of(shell: Shell):
     assert found(shell("doctor", "--json"))["settings"]["said"].endswith("shoal.toml; models: mine")
 
 
+def test_servers_and_memory_of_the_settings_are_named(shell: Shell, tmp_path: Path):
+    settings = tmp_path / "config" / "shoal" / "shoal.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('[mcp.time]\ncommand = "x"\n[memory]\nfolder = "/notes"\n')
+    assert found(shell("doctor", "--json"))["settings"]["said"].endswith("MCP servers: time; memory: /notes")
+
+
+def test_a_receiver_of_the_settings_is_looked_for(shell: Shell, tmp_path: Path):
+    settings = tmp_path / "config" / "shoal" / "shoal.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('[telemetry]\nendpoint = "http://127.0.0.1:1"\n')
+    assert "127.0.0.1:1 does not answer" in found(shell("doctor", "--json"))["telemetry"]["said"]
+    settings.write_text('[telemetry]\nendpont = "http://127.0.0.1:1"\n')
+    assert statuses(shell("doctor", "--json"))["telemetry"] == "failed"
+
+
 def test_settings_of_no_use_fail(shell: Shell):
     Path("shoal.toml").write_text("[models.mine]\ncontxt = 9000\n")
     said = shell("doctor", "--json")

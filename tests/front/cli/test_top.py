@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -13,12 +14,26 @@ import pytest
 from front_shell import Shell
 from front_terminal import Terminal
 
+import shoal
 from shoal.blueprints import Blueprint, CallerSeed, Nudge, Region, Stage
 from shoal.cli._board import Board, drawn
 from shoal.cli._places import program_of
-from shoal.cli._top import _split, _View
+from shoal.cli._top import _said, _split, _View
 from shoal.providers import Usage
-from shoal.runtime import Run, RunState, SqliteJournal, SqliteReader, Swarm, virtual
+from shoal.runtime import (
+    LaneStatistics,
+    PoolStatistics,
+    Run,
+    RunState,
+    SqliteJournal,
+    SqliteReader,
+    Swarm,
+    SwarmStatistics,
+    said_of,
+    statistics_from,
+    virtual,
+)
+from shoal.runtime.journal import BEAT_S, host_name
 from shoal.testing import Say, ScriptedProvider
 
 TASK = Region("task", kind="pinned", max_tokens=40, seed=CallerSeed("task"), volatility="stable")
@@ -70,11 +85,66 @@ async def test_a_row_says_stage_tokens_cost_and_how_full_regions_are(tmp_path: P
 @pytest.mark.anyio
 async def test_the_foot_says_what_is_in_flight_and_how_fast(tmp_path: Path):
     async with at_work(tmp_path / "runs.db") as (board, _, _, _):
-        counted, busy, keys = lines(board)[-3:]
+        counted, busy, flying, lanes, keys = lines(board)[-5:]
         assert counted.startswith("1 complete, 1 running · 1 shown")
-        assert re.match(r"1[5-9]\d tokens/s · \$0\.0", busy)
-        assert "in flight: scripted 1 · lanes: none · restarts: 0" in busy
+        assert re.fullmatch(r"1[5-9]\d tokens/s · \$0\.0\d* · restarts: 0", busy)
+        assert (flying, lanes) == ("in flight: scripted 1", "lanes: none")
         assert keys == "q quit  ↑↓ choose  enter regions  a all"
+
+
+def said() -> SwarmStatistics:
+    """Return what a swarm says of itself."""
+    pools = {"anthropic": PoolStatistics(3, 12, 3, 4.5), "tools": PoolStatistics(1, 0, 8, 0.0)}
+    lanes = {"titling": LaneStatistics(0, 0, 2), "compaction": LaneStatistics(4, 2, 2)}
+    return statistics_from(said_of(SwarmStatistics({("two", "running"): 1}, pools, lanes, {"swarm/side/lanes": 2})))
+
+
+@pytest.mark.anyio
+async def test_pools_lanes_and_restarts_are_what_the_swarms_that_are_open_say_of_themselves(tmp_path: Path):
+    async with at_work(tmp_path / "runs.db") as (board, swarm, _, _):
+        board._said = lambda _: [said()]
+        board.update(swarm.hall.clock.unix())
+        _, busy, pools, lanes, _ = lines(board)[-5:]
+        assert busy.endswith("restarts: 0, by supervisors: lanes 2")
+        assert pools == "pools: anthropic 3/3 +12 wait, tools 1/8"
+        assert lanes == "lanes: compaction 2/2 +4 wait, titling 0/2"
+
+
+@pytest.mark.anyio
+async def test_what_several_swarms_say_of_one_name_is_added_up(tmp_path: Path):
+    async with at_work(tmp_path / "runs.db") as (board, swarm, _, _):
+        board._said = lambda _: [said(), said()]
+        board.update(swarm.hall.clock.unix())
+        assert str(board.pools["anthropic"]) == "6/6 +24 wait"
+        assert board.restarted == {"swarm/side/lanes": 4}
+
+
+@pytest.mark.anyio
+async def test_a_swarm_of_the_front_door_says_with_its_sign_of_life_how_busy_it_is(tmp_path: Path):
+    path = tmp_path / "runs.db"
+    provider = ScriptedProvider(*[Say("late", delay_s=500)] * 3, purposes={"titling": "A title"})
+    async with shoal.Swarm([provider], journal=path, pools={"scripted": 1}, clock=virtual()) as swarm:
+        for _ in range(3):
+            await swarm.spawn(TWO, task="x")
+        await anyio.sleep(3 * BEAT_S)
+        with closing(SqliteReader(path)) as reader:
+            heard = list(_said(reader, swarm.hall.clock.unix()))
+            assert [each.pools["scripted"] for each in heard] == [swarm.statistics().pools["scripted"]]
+            assert heard[0].pools["scripted"].busy == 1
+            assert heard[0].pools["scripted"].queued >= 2  # titling asks the same provider
+            assert heard[0].runs == swarm.statistics().runs
+    with closing(SqliteReader(path)) as reader:
+        assert list(_said(reader, 0.0)) == []
+        assert not reader._query("SELECT * FROM meta WHERE key LIKE 'said %'")
+
+
+def test_what_is_said_in_other_words_is_passed_over(tmp_path: Path):
+    path = tmp_path / "runs.db"
+    with closing(SqliteJournal(path, host=host_name())) as journal, closing(SqliteReader(path)) as reader:
+        journal.beat(1000.0, b'{"pools": 7}')
+        assert list(_said(reader, 1000.0)) == []
+        journal.beat(1001.0, b'{"pools": {}, "weather": "fine"}')
+        assert list(_said(reader, 1001.0)) == [SwarmStatistics({}, {}, {}, {})]
 
 
 @pytest.mark.anyio
@@ -198,6 +268,22 @@ def test_it_fits_a_terminal_of_80_by_24_and_ends_with_q(shell: Shell, pages: Pat
     assert sum("digest" in each for each in screen.display) >= 1
     top.type("q")
     assert top.end() == 0
+
+
+@pytest.mark.wall_limit(60)
+def test_a_terminal_shows_the_pools_and_lanes_of_a_swarm_in_another_process(tmp_path: Path, terminal: list[Terminal]):
+    path = tmp_path / "runs.db"
+    with closing(SqliteJournal(path, host=host_name())) as journal:
+        journal.beat(time.time() + 3600, said_of(said()))  # however long the start of `top` takes
+        terminal.append(top := Terminal(TOP, "top", "--journal", str(path), columns=80, lines=24))
+        top.wait_for("q quit")
+        screen = pyte.Screen(80, 24)
+        pyte.Stream(screen).feed(top.raw)
+        shown = [each.rstrip() for each in screen.display]
+        assert "pools: anthropic 3/3 +12 wait, tools 1/8" in shown
+        assert "lanes: compaction 2/2 +4 wait, titling 0/2" in shown
+        top.type("q")
+        assert top.end() == 0
 
 
 def test_without_a_terminal_it_says_what_to_use(shell: Shell):

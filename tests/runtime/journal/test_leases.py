@@ -236,3 +236,23 @@ def test_a_file_without_a_format_is_no_journal_yet(path: Path):
         db.execute("DELETE FROM meta")
     with pytest.raises(JournalFailed, match="just being made"):
         reading(path)
+
+
+def test_what_a_process_says_of_itself_is_heard_while_it_lives(path: Path):
+    first, second = opened(path, host_name()), opened(path, host_name())
+    first.beat(NOW, b"one")
+    second.beat(NOW, b"two")
+    assert sorted(first.said(now=NOW).values()) == [b"one", b"two"]
+    first.beat(NOW + 1)
+    first.beat(NOW + 2, b"more")
+    assert sorted(second.said(now=NOW + 2).values()) == [b"more", b"two"]
+    first.leave()
+    assert list(second.said(now=NOW + 2).values()) == [b"two"]
+
+
+def test_what_was_said_by_one_who_fell_silent_is_dropped(path: Path):
+    first, second = opened(path, host_name()), opened(path, host_name())
+    first.beat(NOW, b"one")
+    second.beat(NOW + STALE_S + 1, b"two")
+    assert list(second.said(now=NOW + STALE_S + 1).values()) == [b"two"]
+    assert second._query("SELECT value FROM meta WHERE key LIKE 'said %'") == [(b"two",)]

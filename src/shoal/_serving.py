@@ -1,0 +1,85 @@
+"""Who serves models, as the user's settings say: the table `[providers]`.
+
+Addresses and the names of keys count from the user's own file only: a stranger's folder must not send prompts, or a
+key, where it likes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast, final
+
+import msgspec
+
+from shoal._config import config_files, settings_in
+from shoal._makers import MAKERS
+from shoal.errors import ConfigInvalid
+
+
+@final
+class ProviderSaid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the settings say of one provider.
+
+    Args:
+        model: The model where a blueprint names none; `None` for none.
+        base_url: Where it is asked; `None` for the vendor's own address.
+        key_env: The variable that holds its key; `None` for the vendor's usual one.
+        server: Of a compatible server: the name of its record.
+    """
+
+    model: str | None = None
+    base_url: str | None = None
+    key_env: str | None = None
+    server: str | None = None
+
+
+@final
+class ProvidersSaid(msgspec.Struct, frozen=True):
+    """What the settings say of providers: which serve, the first of them first, and what is said of each, by name."""
+
+    use: tuple[str, ...] = ()
+    by_name: Mapping[str, ProviderSaid] = {}
+
+
+def providers_said(environ: Mapping[str, str] | None = None, workdir: Path | None = None) -> ProvidersSaid:
+    """Return what the user's settings say of providers.
+
+    Args:
+        environ: The variables; `None` takes the process's.
+        workdir: The working directory; `None` takes the process's.
+
+    Raises:
+        ConfigInvalid: A file cannot be read, or says what is of no use.
+    """
+    *users, here = config_files(environ, workdir)
+    if "providers" in settings_in(here):
+        where = f"{str(users[0])!r}" if users else "the user's own settings"
+        raise ConfigInvalid(f"{str(here)!r} lies in the working directory and has `[providers]`; move it to {where}")
+    for path in users:
+        return _read(path)
+    return ProvidersSaid()
+
+
+def _read(path: Path) -> ProvidersSaid:
+    said: object = settings_in(path).get("providers", {})
+    if not isinstance(said, dict):
+        raise ConfigInvalid(f"`providers` in {str(path)!r} is no table; write `[providers]`")
+    tables = dict(cast("dict[str, Any]", said))
+    try:
+        use = msgspec.convert(tables.pop("use", ()), tuple[str, ...])
+        by_name = {name: msgspec.convert(table, ProviderSaid) for name, table in tables.items()}
+    except msgspec.ValidationError as exc:
+        raise ConfigInvalid(f"`[providers]` in {str(path)!r} is of no use: {exc}; mend the file") from exc
+    for name, provider in by_name.items():
+        if name not in MAKERS and provider.base_url is None:
+            listed = ", ".join(f"`{known}`" for known in MAKERS)
+            raise ConfigInvalid(
+                f"`[providers.{name}]` in {str(path)!r} is a server of your own and has no `base_url`; write where it"
+                f" is, or one of {listed}"
+            )
+    strange = next((name for name in use if name not in MAKERS and name not in by_name), None)
+    if strange is not None:
+        listed = ", ".join(f"`{known}`" for known in (*MAKERS, *by_name))
+        raise ConfigInvalid(f"`providers.use` in {str(path)!r} names {strange!r}, and there is {listed}")
+    return ProvidersSaid(use, by_name)
