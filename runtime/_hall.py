@@ -19,7 +19,16 @@ import anyio
 from msgspec.structs import replace
 
 from shoal.actors import ChildSpec, DynamicSupervisor, SupervisionEvent
-from shoal.blueprints import Blueprint, ChildSupervision, Lanes, ModelSettings, load, resolve, stage_tools
+from shoal.blueprints import (
+    Blueprint,
+    ChildSupervision,
+    Lanes,
+    ModelSettings,
+    load,
+    refuse_unresolved,
+    resolve,
+    stage_tools,
+)
 from shoal.errors import (
     DefinitionMissing,
     JournalDamaged,
@@ -46,7 +55,7 @@ from shoal.runtime._mcp import Connections, McpServer
 from shoal.runtime._mending import cancel_strays, mended
 from shoal.runtime._pools import Pools
 from shoal.runtime._program import Program, recorded, shipped_names
-from shoal.runtime._run import RunActor
+from shoal.runtime._run import Begun, RunActor
 from shoal.runtime._script_tools import signature
 from shoal.runtime._seed_files import OWN_FOLDER
 from shoal.runtime._seeds import callers_of
@@ -252,9 +261,17 @@ class Hall:
         return Program(bundle, tools, connected, self.components)
 
     def adopt(self, blueprint: Blueprint) -> Bundle:
-        """Return *blueprint*, built in Python, with its workers; the same object is made ready once."""
+        """Return *blueprint*, built in Python, with its workers; the same object is looked at and made ready once.
+
+        Raises:
+            BlueprintInvalid: A name in it stands for nothing.
+        """
         key = (id(blueprint), signature(blueprint.folder))
-        return self._adopted.get(key, lambda: bundle_of(blueprint, self._load))
+        return self._adopted.get(key, lambda: self._adopt(blueprint))
+
+    def _adopt(self, blueprint: Blueprint) -> Bundle:
+        refuse_unresolved(blueprint)
+        return bundle_of(blueprint, self._load)
 
     def defined(self, digest: str, tools: Sequence[Tool] = ()) -> Program:
         """Return what the journal holds under *digest*, made ready to run.
@@ -413,18 +430,18 @@ class Hall:
         return copies[0].run_id
 
     async def _house_again(self, run_id: str) -> None:
-        await self._house(run_id, None, None)
+        await self._house(run_id, None, self.keeper.resumed_by(run_id))
 
     async def _house(self, run_id: str, fresh: RunState | None, resumed_by: str | None) -> None:
-        first: list[tuple[RunState | None, str | None]] = [(fresh, resumed_by)]
+        first = [Begun(run_id, fresh, resumed_by)]
 
         def make() -> RunActor:
-            state, by = first.pop() if first else (None, None)
+            begun = first.pop() if first else Begun(run_id)
 
-            async def begin() -> tuple[str, RunState | None]:
-                return run_id, state
+            async def begin() -> Begun:
+                return begun
 
-            return RunActor(self, self, begin, crash=self.crash_of, resumed_by=by)
+            return RunActor(self, self, begin, crash=self.crash_of)
 
         spec = ChildSpec(
             run_id, make, restart="transient", shutdown_s=self.limits.shutdown_s, max_mail=self.limits.mailbox

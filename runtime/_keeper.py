@@ -76,6 +76,8 @@ class Keeper:
         self._busy: dict[str, anyio.Event] = {}
         """Runs that are on their way in or out of memory."""
         self._roused: dict[str, None] = {}
+        self._resumed: dict[str, str] = {}
+        """Who has runs come back that another process left behind."""
         self._orphans: dict[str, None] = {}
         self._spent: dict[str, BudgetReached] = {}
         self._alarms: list[tuple[float, str]] = []
@@ -128,6 +130,8 @@ class Keeper:
     async def stop(self, run_id: str) -> None:
         """Stop the life of a run; one that does not live here, or is the caller itself, is left alone."""
         stop = self._stays.get(run_id)
+        if stop is None and run_id not in self.live and run_id not in self._between:
+            return
         if stop is None:
             with suppress(ChildNotFound, SupervisorStopped):  # it has just stopped by itself, or the swarm is closing
                 await self._runs.terminate_child(run_id)
@@ -143,6 +147,16 @@ class Keeper:
         elif run_id in self.made_of and run_id not in self._between:
             self._roused[run_id] = None
             self._bell.set()
+
+    def bring_up(self, run_id: str, program: Program, by: str) -> None:
+        """Have a run that nobody hosts live here again, made of *program*; it comes by and by. *by* resumes it."""
+        self.made_of[run_id] = program
+        self._resumed[run_id] = by
+        self.wake(run_id)
+
+    def resumed_by(self, run_id: str) -> str | None:
+        """Return who has *run_id* come back, once; `None` where it only slept here."""
+        return self._resumed.pop(run_id, None)
 
     def bring_back(self) -> None:
         """Bring back every run that is kept here and does not live: its supervisor was stopped, and is there again."""

@@ -53,6 +53,22 @@ class Go:
     """Take the next steps."""
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """How a life of a run begins.
+
+    Args:
+        run_id: The run.
+        fresh: Its state where it was just spawned; `None` to load it.
+        resumed_by: Who resumed it, where a process takes it up again; `None` otherwise.
+    """
+
+    run_id: str
+    fresh: RunState | None = None
+    resumed_by: str | None = None
+
+
 class Home(Protocol):
     """What a run's actor needs of the swarm beside the services: where it is registered, and how it is loaded."""
 
@@ -100,9 +116,8 @@ class RunActor(Actor):
     Args:
         host: The services it shares with other runs.
         home: Where it is registered.
-        begin: Returns the run's id and its state: a fresh one for a run that was just spawned, `None` to load it.
+        begin: Says which run it is, and how it begins.
         crash: What its last life crashed with; `None` where it did not.
-        resumed_by: Who resumed it, where a process takes it up again; `None` otherwise.
         stays: It stays in memory while it waits, since others hold on to its actor.
     """
 
@@ -110,17 +125,15 @@ class RunActor(Actor):
         self,
         host: Host,
         home: Home,
-        begin: Callable[[], Awaitable[tuple[str, RunState | None]]],
+        begin: Callable[[], Awaitable[Begun]],
         *,
         crash: Callable[[str], str | None],
-        resumed_by: str | None = None,
         stays: bool = False,
     ) -> None:
         self._host = host
         self._home = home
         self._begin = begin
         self._crash = crash
-        self._resumed_by = resumed_by
         self._stays = stays
         self._going = False
         self._mended = False
@@ -128,21 +141,21 @@ class RunActor(Actor):
 
     async def on_start(self) -> None:
         """Take up the run where its events leave it."""
-        run_id, fresh = await self._begin()
+        begun = await self._begin()
         try:
-            if fresh is not None:
-                self.live = Live(fresh, self._host)
+            if begun.fresh is not None:
+                self.live = Live(begun.fresh, self._host)
                 order_title(self.live)
             else:
-                await self._load(run_id)
+                await self._load(begun.run_id, begun.resumed_by)
         except JournalFailed as error:
             # Another try would fail as this one did, without end.
-            self._home.broke(run_id, error)
+            self._home.broke(begun.run_id, error)
             raise Ignore from error
         self._home.arrived(self.live, self._wake, stop=self.me.stop if self._stays else None)
         self._wake()
 
-    async def _load(self, run_id: str) -> None:
+    async def _load(self, run_id: str, resumed_by: str | None) -> None:
         """Take up a run that has lived before."""
         # What the life before appended may still be on its way; without it two events would have one seq.
         await self._host.journal.barrier()
@@ -154,7 +167,7 @@ class RunActor(Actor):
                 state, damage = self._read_back(run_id)
             self.live = Live(state, self._host)
             self._mended = damage is not None
-            self._take_up(state, crash, damage)
+            self._take_up(state, crash, damage, resumed_by)
         except JournalFailed:
             raise
         except Exception as exc:
@@ -171,7 +184,9 @@ class RunActor(Actor):
         except JournalDamaged as found:
             return self._home.mended(run_id, found), found
 
-    def _take_up(self, state: RunState, crash: str | None, damage: JournalDamaged | None) -> None:
+    def _take_up(
+        self, state: RunState, crash: str | None, damage: JournalDamaged | None, resumed_by: str | None
+    ) -> None:
         live = self.live
         if crash is not None:
             live.emit(RunRestarted(crash, len(state.restarts) + 1))
@@ -187,8 +202,8 @@ class RunActor(Actor):
                 line = last.rpartition("\n")[2]
                 why = f"it crashed more than {rule.most} times within {rule.within_s:g} s, last with {line}"
                 end(live, "error", f"{why}\n\n{last}")
-        elif self._resumed_by is not None and state.phase == "running":
-            live.emit(RunResumed(self._resumed_by))
+        elif resumed_by is not None and state.phase == "running":
+            live.emit(RunResumed(resumed_by))
         if state.phase == "ended":
             return
         if damage is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -27,20 +27,21 @@ from shoal.blueprints import Blueprint, Lanes
 from shoal.errors import ConfigInvalid, PartMissing, RestartsExhausted, RunIsPaused, RunNotFound, SpawnRefused
 from shoal.errors import RunEnded as RunIsOver
 from shoal.providers import Provider, RetryPolicy, TextDelta
+from shoal.runtime._accounts import account_of
 from shoal.runtime._attachment import Attachable, SeedValue, attachments, prepared
-from shoal.runtime._change import made_of
 from shoal.runtime._clock import Clock
 from shoal.runtime._control import Answer, Cancel, Command, Pause, Resume, Send, SetTimer, serve_commands, steer
 from shoal.runtime._hall import Hall
 from shoal.runtime._handle import Outcome, Run
 from shoal.runtime._host import ChildRequest
 from shoal.runtime._lanes import sheltered
-from shoal.runtime._ledger import Ledger, ledger_of
+from shoal.runtime._ledger import Ledger
 from shoal.runtime._limits import Limits
 from shoal.runtime._mcp import McpServer
 from shoal.runtime._orders import GivenTool, SpawnRequest, schema_of
 from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._program import Program
+from shoal.runtime._resuming import cancel_orphans, claim, defined, open_runs, release, take_up
 from shoal.runtime._spawn import Birth
 from shoal.runtime._state import RunState
 from shoal.runtime._statistics import SwarmStatistics, statistics_of
@@ -515,8 +516,7 @@ class Swarm:
     def ledger(self, run_id: str | None = None) -> Ledger:
         """Return what all runs used, or the tree of one run."""
         root = None if run_id is None else self.journal.find(run_id).root
-        events = (event for row in self.journal.runs(root=root) for event in self.journal.read(row.run_id))
-        return ledger_of(events)
+        return account_of(self.journal, (row.run_id for row in self.journal.runs(root=root)))
 
     async def resume_tree(
         self,
@@ -545,46 +545,31 @@ class Swarm:
         """
         row = self.journal.find(run_id)
         hall = self.hall
-        open_rows = [each for each in self.journal.runs(root=row.root) if not each.ended]
-        if not open_rows:
+        rows = open_runs(self.journal, row.root)
+        if not rows or (blueprint is not None and row.ended):
             raise RunIsOver(
                 f"run {row.run_id} is over ({row.status}); spawn it again to run it once more", run_id=row.run_id
             )
-        if blueprint is not None and row.ended:
-            raise RunIsOver(f"run {row.run_id} is over ({row.status}); a blueprint changes nothing any more")
         given = [as_tool(tool) for tool in tools]
-        asleep = [each for each in open_rows if each.run_id not in hall.keeper.made_of]
-        self._claim([each.run_id for each in asleep])
+        asleep = [each for each in rows if each.run_id not in hall.keeper.made_of]
+        run_ids = [each.run_id for each in asleep]
+        claim(self.journal, run_ids, self._clock.unix())
         try:
             # Every definition is read first: what is missing refuses the whole tree before any of it moves.
-            programs = {
-                each.run_id: self._defined(each.run_id, given)
-                for each in asleep
-                if blueprint is None or each.run_id != row.run_id
-            }
+            unchanged = [run_id for run_id in run_ids if blueprint is None or run_id != row.run_id]
+            programs = {run_id: defined(hall, run_id, given) for run_id in unchanged}
             if blueprint is not None:
                 programs[row.run_id] = await self._changed(row.run_id, blueprint, given)
         except BaseException:
-            self._release([each.run_id for each in asleep])
+            release(self.journal, run_ids)
             raise
-        # Children first: a parent that waits for one finds it at home.
-        for each in reversed(asleep):
-            await hall.take_up(each.run_id, programs[each.run_id], "restart")
-        ended = {each.run_id for each in self.journal.runs(root=row.root) if each.ended}
+        await take_up(hall, asleep, programs)
+        orphans = await cancel_orphans(hall, rows)
         # The run itself first: its limits change as it goes on.
-        for each in sorted(open_rows, key=lambda each: each.run_id != row.run_id):
-            if each.parent in ended and not each.detached:  # the process died before it was told
-                with suppress(RunIsOver):
-                    await self.cancel(each.run_id, "its parent ended")
-            elif each.status == "paused":
+        for each in sorted(rows, key=lambda each: each.run_id != row.run_id):
+            if each.status == "paused" and each.run_id not in orphans:
                 await self.resume(each.run_id, budget=budget if each.run_id == row.run_id else None)
         return Run(self, row.run_id, row.name)
-
-    def _defined(self, run_id: str, given: Sequence[Tool]) -> Program:
-        made = made_of(self.journal, run_id)
-        program = self.hall.defined(made.definition, given)
-        self.hall.check_functions(made, given)
-        return program
 
     async def _changed(self, run_id: str, blueprint: str | Path | Blueprint, given: Sequence[Tool]) -> Program:
         program = await self._program(blueprint, given)
@@ -618,14 +603,6 @@ class Swarm:
         """
         row = self.journal.find(run_id)
         return self.get(await self.hall.fork(row.run_id, at, [as_tool(tool) for tool in tools]))
-
-    def _claim(self, run_ids: Sequence[str]) -> None:
-        if self.journal.shared is not None:
-            self.journal.shared.claim(run_ids, now=self._clock.unix())
-
-    def _release(self, run_ids: Sequence[str]) -> None:
-        if self.journal.shared is not None:
-            self.journal.shared.release(run_ids)
 
     # --- steering
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
@@ -11,13 +12,13 @@ from typing import Any, Literal, final
 from shoal.actors import ChildSpec, DynamicSupervisor, Reason, Supervisor
 from shoal.blueprints import Blueprint
 from shoal.errors import ChildNotFound, RestartsExhausted, SpawnRefused, SupervisorStopped
-from shoal.runtime._attachment import SeedValue
+from shoal.runtime._attachment import Attachment, SeedValue
 from shoal.runtime._control import Cancel, steer
 from shoal.runtime._hall import Hall
-from shoal.runtime._program import Program
-from shoal.runtime._run import RunActor
+from shoal.runtime._orders import SpawnRequest
+from shoal.runtime._resuming import RESTART, cancel_orphans, claim, defined, open_runs, release
+from shoal.runtime._run import Begun, RunActor
 from shoal.runtime._spawn import Birth, give_birth
-from shoal.runtime._state import RunState
 from shoal.runtime.tools import as_tool
 
 HALL: ContextVar[Hall] = ContextVar("shoal_hall")
@@ -51,8 +52,9 @@ def agent(
         workdir: Its working directory.
         model: `provider:model` that replaces every stage's.
         restart: `transient` restarts it after a crash; a run that ended, however, has not crashed.
-        resume: What a restart does: `journal` goes on where the run was, `fresh` cancels that run and spawns another. A
-            run that is over is always spawned anew.
+        resume: What a restart does, of the process too: `journal` goes on where the run was, `fresh` cancels that run
+            and spawns another. A run that is over is always spawned anew. A later process knows the run by its tree and
+            place in it, and by blueprint, task, seeds, working directory and model.
         shutdown_s: Seconds it gets to stop.
         max_restarts: Budget of its own; `None` shares its supervisor's.
         within_s: Window of that budget.
@@ -60,45 +62,140 @@ def agent(
     Raises:
         ChildSpecInvalid: The spec is wrong.
     """
-    known: list[tuple[str, Program]] = []
+    wanted = SpawnRequest(blueprint, task=task, seeds=dict(seeds or {}), tools=tools, workdir=workdir, model=model)
+    return ChildSpec(
+        child_id,
+        _Agent(child_id, wanted, afresh=resume == "fresh").actor,
+        restart=restart,
+        shutdown_s=shutdown_s,
+        max_restarts=max_restarts,
+        within_s=within_s,
+    )
 
-    def make() -> RunActor:
+
+@final
+class _Agent:
+    """An agent of a tree: one run after the other, of which the newest may be gone on with.
+
+    Its runs are spawned under keys that say where it stands and what it was asked, so that a later process finds them.
+
+    Args:
+        child_id: Its id in its supervisor.
+        wanted: What it runs.
+        afresh: A restart cancels its run and spawns another.
+    """
+
+    def __init__(self, child_id: str, wanted: SpawnRequest, *, afresh: bool) -> None:
+        self._id = child_id
+        self._wanted = wanted
+        self._afresh = afresh
+        self._run_id: str | None = None
+        self._runs = 0
+        """How many runs it has had, in earlier processes too."""
+
+    def actor(self) -> RunActor:
+        """Return the actor of its next life."""
         try:
             hall = HALL.get()
         except LookupError:
             raise SpawnRefused(
-                f"the agent {child_id!r} has no swarm to run in; start its tree with `swarm.start`"
+                f"the agent {self._id!r} has no swarm to run in; start its tree with `swarm.start`"
             ) from None
 
-        async def begin() -> tuple[str, RunState | None]:
-            if known and not hall.journal.find(known[0][0]).ended:
-                run_id, program = known[0]
-                if resume == "journal":
-                    hall.keeper.made_of[run_id] = program
-                    return run_id, None
-                # Nobody would ever go on with it, and whatever it had started would work for nobody.
-                await steer(hall, run_id, Cancel("it crashed, and its supervisor started the agent afresh"))
-            bundle = hall.adopt(blueprint) if isinstance(blueprint, Blueprint) else hall.bundle(blueprint)
-            program = await hall.program(bundle, [as_tool(tool) for tool in tools])
-            deeper = program.blueprint.max_child_depth
-            birth = Birth(
-                hall.clock.new_id(),
-                program,
-                task,
-                dict(seeds or {}),
-                Path(workdir),
-                deeper=hall.limits.max_child_depth if deeper is None else deeper,
-                model=model,
-            )
-            state = await give_birth(hall, birth)
-            known[:] = [(birth.run_id, program)]
-            return birth.run_id, state
+        async def begin() -> Begun:
+            return await self._begin(hall, actor.me.path)
 
-        return RunActor(hall, hall, begin, crash=hall.crash_of, stays=True)
+        actor = RunActor(hall, hall, begin, crash=hall.crash_of, stays=True)
+        return actor
 
-    return ChildSpec(
-        child_id, make, restart=restart, shutdown_s=shutdown_s, max_restarts=max_restarts, within_s=within_s
-    )
+    async def _begin(self, hall: Hall, path: str) -> Begun:
+        place = f"agent {path} {_digest(self._wanted)} "
+        if self._run_id is not None:
+            again = await self._go_on(hall, self._run_id, "it crashed", None)
+        else:
+            again = await self._left_behind(hall, place)
+        return again or await self._spawn(hall, place)
+
+    async def _left_behind(self, hall: Hall, place: str) -> Begun | None:
+        """Go on with what an earlier process of the same tree left behind; `None` where that is nothing."""
+        await hall.journal.barrier()
+        rows = hall.journal.keyed(place)
+        self._runs = max((int(str(row.key)[len(place) :]) for row in rows), default=0)
+        shared = hall.journal.shared
+        hosted: Mapping[str, str] = {} if shared is None else shared.owners(now=hall.clock.unix())
+        left = next((row.run_id for row in rows if not row.ended and row.run_id not in hosted), None)
+        return None if left is None else await self._go_on(hall, left, "its process died", RESTART)
+
+    async def _go_on(self, hall: Hall, run_id: str, why: str, by: str | None) -> Begun | None:
+        """Go on with a run that is not over, or end it where it is to begin afresh; then `None`."""
+        if hall.journal.find(run_id).ended:
+            return None
+        if run_id in hall.live:
+            raise SpawnRefused(f"the agent {self._id!r} goes on already, as run {run_id}; wait for that one's end")
+        if self._afresh:
+            # Nobody would ever go on with it, and whatever it had started would work for nobody.
+            await steer(hall, run_id, Cancel(f"{why}, and its supervisor started the agent afresh"))
+            return None
+        self._run_id = run_id
+        if run_id not in hall.keeper.made_of:
+            await self._take_up(hall, run_id)
+        return Begun(run_id, resumed_by=by)
+
+    async def _take_up(self, hall: Hall, run_id: str) -> None:
+        """Have a run that nobody hosts, and all below it, live here."""
+        asleep = [row for row in open_runs(hall.journal, run_id) if row.run_id not in hall.keeper.made_of]
+        run_ids = [row.run_id for row in asleep]
+        claim(hall.journal, run_ids, hall.clock.unix())
+        try:
+            given = [as_tool(tool) for tool in self._wanted.tools]
+            programs = {each: defined(hall, each, given) for each in run_ids}
+        except BaseException:
+            release(hall.journal, run_ids)
+            raise
+        hall.keeper.made_of[run_id] = programs.pop(run_id)
+        await cancel_orphans(hall, asleep)
+        # By and by: while this tree starts, the supervisor of its children waits for just that.
+        for child, program in programs.items():
+            hall.keeper.bring_up(child, program, RESTART)
+
+    async def _spawn(self, hall: Hall, place: str) -> Begun:
+        wanted = self._wanted
+        blueprint = wanted.blueprint
+        bundle = hall.adopt(blueprint) if isinstance(blueprint, Blueprint) else hall.bundle(blueprint)
+        program = await hall.program(bundle, [as_tool(tool) for tool in wanted.tools])
+        deeper = program.blueprint.max_child_depth
+        while True:
+            self._runs += 1
+            key = f"{place}{self._runs:06d}"
+            async with hall.keys.held(key, hall.clock.new_id()) as run_id:
+                if not isinstance(run_id, str):
+                    continue  # another process that has the same tree was faster
+                birth = Birth(
+                    run_id,
+                    program,
+                    wanted.task,
+                    wanted.seeds,
+                    Path(wanted.workdir),
+                    deeper=hall.limits.max_child_depth if deeper is None else deeper,
+                    model=wanted.model,
+                    key=key,
+                )
+                state = await give_birth(hall, birth)
+            self._run_id = run_id
+            return Begun(run_id, state)
+
+
+def _digest(wanted: SpawnRequest) -> str:
+    """Return what stands for what an agent is asked: whoever asks another thing under the same name is another."""
+    blueprint = wanted.blueprint
+    name = blueprint.name if isinstance(blueprint, Blueprint) else str(blueprint)
+    said = [name, wanted.task, str(Path(wanted.workdir).resolve()), wanted.model]
+    whole = hashlib.sha256(repr(said).encode())
+    for seed, value in sorted(wanted.seeds.items()):
+        whole.update(repr(seed).encode())
+        for each in [value] if isinstance(value, str | bytes | Attachment) else value:
+            whole.update(repr((each.name, each.data) if isinstance(each, Attachment) else each).encode())
+    return whole.hexdigest()[:12]
 
 
 @final

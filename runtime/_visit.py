@@ -29,49 +29,39 @@ TALK = "talk"
 
 
 @final
-class Turn:
+class Turn(msgspec.Struct, gc=False, eq=False):
     """The newest reply of the stage, and how far its calls are.
 
     Args:
         seq: Seq of the reply.
         reply: The reply.
+        calls: Its calls, under their own ids.
+        started: Calls that were started.
+        results: The result of each call that has one.
+        written: Seq of each result, by call.
+        answered: Calls whose result stands in the conversation.
+        brought: Sources of what was written since.
+        asked: Seq of the question that a call waits for, by call.
+        answers: What a person said to a call's question, by call.
+        waiting: The run whose end a call waits for, by call.
+        vetoed: Why a hook stopped the calls; `None` where none did.
     """
 
-    __slots__ = (
-        "answered",
-        "answers",
-        "asked",
-        "brought",
-        "calls",
-        "reply",
-        "results",
-        "seq",
-        "started",
-        "vetoed",
-        "waiting",
-        "written",
-    )
+    seq: int
+    reply: InferenceCompleted
+    calls: tuple[ToolCall, ...] = ()
+    started: frozenset[int] = frozenset()
+    results: dict[int, ToolCallCompleted] = {}
+    written: dict[int, int] = {}
+    answered: frozenset[int] = frozenset()
+    brought: frozenset[int] = frozenset()
+    asked: dict[int, int] = {}
+    answers: dict[int, QuestionAnswered] = {}
+    waiting: dict[int, str] = {}
+    vetoed: str | None = None
 
-    def __init__(self, seq: int, reply: InferenceCompleted) -> None:
-        self.seq = seq
-        self.reply = reply
-        self.calls = calls_of(seq, reply)
-        self.started: frozenset[int] = frozenset()
-        self.results: dict[int, ToolCallCompleted] = {}
-        self.written: dict[int, int] = {}
-        """Seq of each result, by call."""
-        self.answered: frozenset[int] = frozenset()
-        """Calls whose result stands in the conversation."""
-        self.brought: frozenset[int] = frozenset()
-        """Sources of what was written since."""
-        self.asked: dict[int, int] = {}
-        """Seq of the question that a call waits for, by call."""
-        self.answers: dict[int, QuestionAnswered] = {}
-        """What a person said to a call's question, by call."""
-        self.waiting: dict[int, str] = {}
-        """The run whose end a call waits for, by call."""
-        self.vetoed: str | None = None
-        """Why a hook stopped the calls; `None` where none did."""
+    def __post_init__(self) -> None:
+        self.calls = calls_of(self.seq, self.reply)
 
     @property
     def open_calls(self) -> tuple[int, ...]:
@@ -142,56 +132,47 @@ class PointState(msgspec.Struct):
         self.answered, self.answer, self.edited = 0, None, False
 
 
-class Visit:
-    """What is counted within one visit of a stage, and forgotten with it."""
+@final
+class Visit(msgspec.Struct, gc=False, eq=False):
+    """What is counted within one visit of a stage, and forgotten with it.
 
-    __slots__ = (
-        "asked",
-        "began_s",
-        "called_tool",
-        "children",
-        "digests",
-        "edits",
-        "entered_seq",
-        "gates",
-        "hooks",
-        "iterations",
-        "number",
-        "output_submitted",
-        "points",
-        "refreshed",
-        "stage",
-        "tool_calls",
-        "worked",
-    )
+    Args:
+        stage: The stage.
+        number: Which visit of it this is, 1 or more.
+        entered_seq: Seq of the event that began it.
+        began_s: How long the run had been running when it entered, in seconds.
+        iterations: Requests so far.
+        tool_calls: Calls so far.
+        called_tool: Some reply called a tool.
+        output_submitted: An answer was submitted.
+        asked: How often the stage was asked again, by reason.
+        gates: How often a gate held, by the edge's target.
+        hooks: Hooks that were asked; that of the exit once more whenever the stage went on.
+        refreshed: Regions whose refresh came to an end in this visit.
+        children: How many children it has spawned.
+        edits: How often each file was written or edited, by the path that the call named.
+        worked: Tools of which a call succeeded, or was stopped by a permission.
+        points: How far its interaction points are, by name.
+        digests: Digests of the regions that gates of this stage watch, as of its first request.
+    """
 
-    def __init__(self, stage: str, number: int, entered_seq: int, began_s: float = 0.0) -> None:
-        self.stage = stage
-        self.number = number
-        self.entered_seq = entered_seq
-        self.iterations = 0
-        self.tool_calls = 0
-        self.called_tool = False
-        self.output_submitted = False
-        self.asked: dict[str, int] = {}
-        """How often the stage was asked again, by reason."""
-        self.gates: dict[str, int] = {}
-        """How often a gate held, by the edge's target."""
-        self.hooks: frozenset[str] = frozenset()
-        """Hooks that were asked; that of the exit once more whenever the stage went on."""
-        self.refreshed: frozenset[str] = frozenset()
-        """Regions whose refresh came to an end in this visit."""
-        self.children = 0
-        self.began_s = began_s
-        """How long the run had been running when it entered, in seconds."""
-        self.edits: dict[str, int] = {}
-        """How often each file was written or edited, by the path that the call named."""
-        self.worked: frozenset[str] = frozenset()
-        """Tools of which a call succeeded, or was stopped by a permission."""
-        self.points: dict[str, PointState] = {}
-        """How far its interaction points are, by name."""
-        self.digests: dict[str, bytes] = {}
-        """Digests of the regions that gates of this stage watch, as of its first request."""
+    stage: str
+    number: int
+    entered_seq: int
+    began_s: float = 0.0
+    iterations: int = 0
+    tool_calls: int = 0
+    called_tool: bool = False
+    output_submitted: bool = False
+    asked: dict[str, int] = {}
+    gates: dict[str, int] = {}
+    hooks: frozenset[str] = frozenset()
+    refreshed: frozenset[str] = frozenset()
+    children: int = 0
+    edits: dict[str, int] = {}
+    worked: frozenset[str] = frozenset()
+    points: dict[str, PointState] = {}
+    digests: dict[str, bytes] = {}
 
 
 # --- calls

@@ -26,43 +26,36 @@ Cut: TypeAlias = Literal["grows", "messages", "never"]
 
 
 @final
-class Chunk:
+class Chunk(msgspec.Struct, gc=False, eq=False):
     """Groups that are rendered together.
 
     Args:
         number: It counts chunks for the life of the region and is never used again.
         continued: It stood behind another chunk when it was begun, and its heading says so for good.
+        groups: The groups, oldest first.
+        tokens: What they cost; this and the next four are counted as they come and go.
+        chars: Their length in characters.
+        entries: How many entries they are.
+        parts: How many stored parts stand behind these.
+        part_tokens: What of *tokens* the model reads in their place.
+        frozen: No group comes any more.
+        block: What was rendered of it as a block; `None` for nothing.
+        rendered: How many of its groups stand in *block*; what was added since is added to it.
+        segment: What was rendered of it as messages; `None` for nothing.
     """
 
-    __slots__ = (
-        "block",
-        "chars",
-        "continued",
-        "entries",
-        "frozen",
-        "groups",
-        "number",
-        "part_tokens",
-        "parts",
-        "rendered",
-        "segment",
-        "tokens",
-    )
-
-    def __init__(self, number: int, *, continued: bool) -> None:
-        self.number = number
-        self.continued = continued
-        self.groups: list[Group] = []
-        self.tokens = 0
-        self.chars = 0
-        self.entries = 0
-        self.parts = 0
-        self.part_tokens = 0
-        self.frozen = False
-        self.block: Block | None = None
-        self.rendered = 0
-        """How many of its groups stand in *block*; what was added since is added to it."""
-        self.segment: Segment | None = None
+    number: int
+    continued: bool
+    groups: list[Group] = []
+    tokens: int = 0
+    chars: int = 0
+    entries: int = 0
+    parts: int = 0
+    part_tokens: int = 0
+    frozen: bool = False
+    block: Block | None = None
+    rendered: int = 0
+    segment: Segment | None = None
 
     def __repr__(self) -> str:
         return f"<Chunk {self.number} {len(self.groups)} groups {self.tokens} tokens{' frozen' if self.frozen else ''}>"
@@ -113,70 +106,58 @@ _NO_ITEMS: dict[int, Item] = {}
 
 
 @final
-class RegionState:
-    """One region of a live window.
+class RegionState(msgspec.Struct, gc=False, eq=False):
+    """One region of a live window. A run has one for each, and most stay empty: so it costs little to make and to keep.
 
     Args:
         region: Its definition in the current layout.
         limits: Its limits on the current model.
         cut: How its content is cut into chunks.
+        chunks: What it holds, oldest first.
+        tokens: What that costs; this and the next four are counted as it comes and goes.
+        chars: Its length in characters.
+        entries: How many entries it is.
+        parts: How many stored parts it holds.
+        part_tokens: What of *tokens* the model reads in their place.
+        next_id: Id of the entry that comes next.
+        next_chunk: Number of the chunk that is begun next.
+        next_item: Id of the checklist's item that comes next.
+        items: Of a checklist: its items, by id.
+        instructions: The stage's instructions, where they stand in this region.
+        instruction_tokens: What they cost.
+        moved: How often entries went, so that others may have another number now. None comes in front without that.
+        listed: *moved* as it was when the model last saw its entries numbered.
+        cached: What was rendered of the region as a whole, until it changes.
+        rendering: What the script of a custom region made of it; `None` for nothing that can be used.
+        view: What a stage sees of a conversation; `None` for all of it as it is.
+        drawn: Its blocks and segments, as they were sent last.
     """
 
-    __slots__ = (
-        "cached",
-        "chars",
-        "chunks",
-        "cut",
-        "drawn",
-        "entries",
-        "instruction_tokens",
-        "instructions",
-        "items",
-        "limits",
-        "listed",
-        "moved",
-        "next_chunk",
-        "next_id",
-        "next_item",
-        "part_tokens",
-        "parts",
-        "region",
-        "rendering",
-        "tokens",
-        "view",
-    )
+    region: Region
+    limits: Limits
+    cut: Cut
+    chunks: Sequence[Chunk] = ()
+    tokens: int = 0
+    chars: int = 0
+    entries: int = 0
+    parts: int = 0
+    part_tokens: int = 0
+    next_id: int = 1
+    next_chunk: int = 0
+    next_item: int = 1
+    items: dict[int, Item] = msgspec.field(default_factory=lambda: _NO_ITEMS)
+    instructions: Text | None = None
+    instruction_tokens: int = 0
+    moved: int = 0
+    listed: int = 0
+    cached: Any = None
+    rendering: Any = None
+    view: Any = None
+    drawn: Any = None
 
-    def __init__(self, region: Region, limits: Limits, cut: Cut) -> None:
-        self.region = region
-        self.limits = limits
-        self.cut: Cut = cut
-        self.chunks: Sequence[Chunk] = ()
-        """Most regions have none, and an empty list each would cost more than making it anew when one comes."""
-        self.tokens = 0
-        self.chars = 0
-        self.entries = 0
-        self.parts = 0
-        """How many stored parts it holds."""
-        self.part_tokens = 0
-        """What of *tokens* the model reads in their place."""
-        self.next_id = 1
-        self.next_chunk = 0
-        self.next_item = 1
-        self.items: dict[int, Item] = {} if region.kind == "checklist" else _NO_ITEMS
-        self.instructions: Text | None = None
-        self.instruction_tokens = 0
-        self.moved = 0
-        """How often entries went, so that others may have another number now. None comes in front without that."""
-        self.listed = 0
-        """`moved` as it was when the model last saw its entries numbered."""
-        self.cached: Any = None
-        """What was rendered of the region as a whole, until it changes."""
-        self.rendering: Any = None
-        """What the script of a custom region made of it; `None` for nothing that can be used."""
-        self.view: Any = None
-        """What a stage sees of a conversation; `None` for all of it as it is."""
-        self.drawn: Any = None
-        """Its blocks and segments, as they were sent last."""
+    def __post_init__(self) -> None:
+        if self.region.kind == "checklist":
+            self.items = {}
 
     def __repr__(self) -> str:
         return f"<RegionState {self.region.name} {self.region.kind} {self.tokens}/{self.limits.budget} tokens>"

@@ -93,6 +93,10 @@ class Reader(Protocol):
         """Return the run that was spawned under *key*; `None` for none."""
         ...
 
+    def keyed(self, prefix: str) -> Sequence[RunRow]:
+        """Return the runs whose key begins with *prefix* (not empty), the greatest key first."""
+        ...
+
     def definition(self, digest: str) -> bytes:
         """Return the bytes that *digest* stands for.
 

@@ -133,6 +133,11 @@ class MemoryJournal:
         """Return the run that was spawned under *key*; `None` for none."""
         return next((self._counted(row) for row in self._register.rows() if row.key == key), None)
 
+    def keyed(self, prefix: str) -> Sequence[RunRow]:
+        """Return the runs whose key begins with *prefix* (not empty), the greatest key first."""
+        found = [row for row in self._register.rows() if row.key is not None and row.key.startswith(prefix)]
+        return [self._counted(row) for row in sorted(found, key=lambda row: str(row.key), reverse=True)]
+
     def _counted(self, row: RunRow) -> RunRow:
         return msgspec.structs.replace(row, events=len(self._events[row.run_id]))
 

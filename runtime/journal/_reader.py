@@ -145,6 +145,11 @@ class SqliteReader:
         rows = self._query(f"{self._select_runs} WHERE key = ?", (key,))
         return _row(rows[0]) if rows else None
 
+    def keyed(self, prefix: str) -> Sequence[RunRow]:
+        """Return the runs whose key begins with *prefix* (not empty), the greatest key first."""
+        sql = f"{self._select_runs} WHERE key >= ? AND key < ? ORDER BY key DESC"
+        return [_row(row) for row in self._query(sql, (prefix, prefix + _LAST))]
+
     def definition(self, digest: str) -> bytes:
         """Return the bytes that *digest* stands for."""
         rows = self._query("SELECT data FROM definitions WHERE digest = ?", (digest,))

@@ -32,10 +32,10 @@ def scripted(*replies: object) -> ScriptedProvider:
 
 
 @asynccontextmanager
-async def process(path: Path, name: str, *providers: Provider) -> AsyncIterator[Swarm]:
+async def process(path: Path, name: str, *providers: Provider, seed: int = 0) -> AsyncIterator[Swarm]:
     """Open a swarm as another process would: with a host name of its own, and signs of life on virtual time."""
     journal = SqliteJournal(path, host=name)
-    async with swarm_of(*(providers or (scripted(),)), journal=journal) as swarm:
+    async with swarm_of(*(providers or (scripted(),)), journal=journal, seed=seed) as swarm:
         journal.beat(swarm.hall.clock.unix())
         async with anyio.create_task_group() as tasks:
 

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 from anyio import wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
@@ -411,3 +412,19 @@ async def test_a_barrier_needs_nobody_who_serves(name: str, tmp_path: Path):
 
 async def test_a_journal_shows_what_it_is(journal: Journal):
     assert repr(journal).startswith(("<MemoryJournal 0 runs>", "<SqliteJournal /"))
+
+
+async def test_runs_are_found_by_how_their_keys_begin_the_greatest_first(journal: Journal):
+    for run_id, key in {"a": "agent x 2", "b": "agent x 10", "c": "agent y 1", "d": None}.items():
+        event = spawned(run_id)
+        append(journal, Event(run_id, 1, event.at, msgspec.structs.replace(event.payload, key=key)))  # type: ignore[type-var]
+    await journal.barrier()
+    assert [row.run_id for row in journal.keyed("agent x ")] == ["a", "b"]
+
+
+async def test_the_newest_event_of_a_kind_is_found(journal: Journal):
+    append(journal, *line(3))
+    await journal.barrier()
+    assert journal.newest("r", type(line(3)[-1].payload)) == line(3)[-1]
+    assert journal.newest("r", RunPaused) is None
+    assert journal.newest("nobody", RunPaused) is None

@@ -19,7 +19,7 @@ from runkit import blueprint, events_of, stage, swarm_of
 from shoal.errors import JournalFailed, JournalNewer, RunNotFound, SpawnRefused
 from shoal.providers import Text
 from shoal.runtime import Event, MemoryJournal, PartStored, SqliteJournal, SqliteReader
-from shoal.runtime.events import NUMBERS, BlueprintChanged, RunSpawned
+from shoal.runtime.events import NUMBERS, BlueprintChanged, FactsRecorded, MemoryLoaded, RunSpawned, ToolsFound
 from shoal.runtime.journal import FORMAT, export_tree, import_tree
 from shoal.testing import Say, ScriptedProvider
 
@@ -80,6 +80,10 @@ def test_every_kind_of_event_travels(kind: type, data: st.DataObject):
         payload = msgspec.structs.replace(payload, digest="part")
     if isinstance(payload, BlueprintChanged):
         payload = msgspec.structs.replace(payload, definition="made", scripts=())
+    if isinstance(payload, FactsRecorded | MemoryLoaded):
+        payload = msgspec.structs.replace(payload, digest="made")
+    if isinstance(payload, ToolsFound):
+        payload = msgspec.structs.replace(payload, files=(("tools/look.py", "made"),))
     lines = exported(Event("r", 2, NOW, payload))
     assert json.loads(lines[-2])["kind"] == NUMBERS[kind]
 
