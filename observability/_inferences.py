@@ -41,7 +41,7 @@ class Inferences:
         self.in_run = Tally()
         self.routed_by: str | None = None
         """Span id of the newest routing question of this visit."""
-        self.heard = Heard() if place.content else None
+        self.heard = None if place.content is None else Heard(place.content)
         self._told: dict[str, Value] = {}
         """What is known of the run's next request before it goes out."""
         self._amended: list[str] = []
@@ -114,8 +114,8 @@ class Inferences:
             made[names.SIMULATED] = True
         bill.attributes(made)
         span.events.extend(bill.table(place.now_ns))
-        if self.heard is not None:
-            made[names.OUTPUT_MESSAGES] = output(payload, call_ids)
+        if place.content is not None:
+            made[names.OUTPUT_MESSAGES] = output(payload, call_ids, place.content)
         if payload.purpose == "routing":
             self.routed_by = span.span_id
         place.close(span, "complete")
