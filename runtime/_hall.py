@@ -19,7 +19,16 @@ import anyio
 from msgspec.structs import replace
 
 from shoal.actors import ChildSpec, DynamicSupervisor, SupervisionEvent
-from shoal.blueprints import Blueprint, ChildSupervision, Lanes, ModelSettings, load, resolve, stage_tools
+from shoal.blueprints import (
+    Blueprint,
+    ChildSupervision,
+    Lanes,
+    ModelSettings,
+    load,
+    refuse_unresolved,
+    resolve,
+    stage_tools,
+)
 from shoal.errors import (
     DefinitionMissing,
     JournalDamaged,
@@ -252,9 +261,17 @@ class Hall:
         return Program(bundle, tools, connected, self.components)
 
     def adopt(self, blueprint: Blueprint) -> Bundle:
-        """Return *blueprint*, built in Python, with its workers; the same object is made ready once."""
+        """Return *blueprint*, built in Python, with its workers; the same object is looked at and made ready once.
+
+        Raises:
+            BlueprintInvalid: A name in it stands for nothing.
+        """
         key = (id(blueprint), signature(blueprint.folder))
-        return self._adopted.get(key, lambda: bundle_of(blueprint, self._load))
+        return self._adopted.get(key, lambda: self._adopt(blueprint))
+
+    def _adopt(self, blueprint: Blueprint) -> Bundle:
+        refuse_unresolved(blueprint)
+        return bundle_of(blueprint, self._load)
 
     def defined(self, digest: str, tools: Sequence[Tool] = ()) -> Program:
         """Return what the journal holds under *digest*, made ready to run.
