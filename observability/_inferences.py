@@ -88,15 +88,19 @@ class Inferences:
             place.steps += 1
 
     def _identity(self, provider: str, model: str, purpose: str) -> dict[str, Value]:
-        return {
+        vendor = names.vendor(provider)
+        made: dict[str, Value] = {
             names.OPERATION: "chat",
-            names.PROVIDER: provider,
-            names.SYSTEM: provider,
+            names.PROVIDER: vendor,
+            names.SYSTEM: vendor,
             names.REQUEST_MODEL: model,
             names.CONVERSATION_ID: self._root,
             names.AGENT_NAME: self._agent,
             names.PURPOSE: purpose,
         }
+        if vendor != provider:
+            made[names.OUR_PROVIDER] = provider
+        return made
 
     def complete(self, bill: Bill, call_ids: list[str]) -> None:
         """End a request that was answered, and add its bill; *call_ids* are the ids of the calls in the reply."""
