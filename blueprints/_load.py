@@ -85,6 +85,31 @@ def validate(blueprint: Blueprint) -> tuple[Finding, ...]:
     return findings(report.problems)
 
 
+_UNRESOLVED = frozenset(
+    {"unknown-region", "unknown-stage", "duplicate-region", "duplicate-stage", "custom-without-script"}
+)
+"""What no run can go on with: a name that stands for nothing or for two things, a region that nothing keeps."""
+
+
+def refuse_unresolved(blueprint: Blueprint) -> None:
+    """Refuse a blueprint that was built in Python where a name in it stands for nothing, or for two things.
+
+    It costs a small part of what `validate` does: a file has been checked when it was loaded, and whoever builds a
+    blueprint in Python may want to run one that no file could hold.
+
+    Raises:
+        BlueprintInvalid: A run of it would fail on one of its names; all of them are in the findings.
+    """
+    report, names = Report(), Names(blueprint)
+    check_shape(names, report)
+    _check_structure(names, report)
+    wrong = [each for each in report.problems if each.id in _UNRESOLVED or each.path[2:] == ("mode",)]
+    # What a mapping of `transforms` names is looked for when there is a child that it is for.
+    found = [each for each in wrong if each.path[0] != "transforms"]
+    if found:
+        raise _invalid(f"the blueprint {blueprint.name!r} cannot run", findings(found))
+
+
 def dumps(blueprint: Blueprint) -> str:
     """Return *blueprint* as the text of a `blueprint.toml`. Its folder is not part of it.
 

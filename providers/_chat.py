@@ -274,7 +274,8 @@ class ChatEncoder:
         if made is None:
             before = len(front.spots) - len(front.blocks)
             system = self._system(front.blocks, [marker.index - before for marker in ahead])
-            made = front.made[ahead] = [Wire.of(*system)] if system else []
+            made = [Wire.of(*system)] if system else []
+            front.made[ahead] = made
         return made
 
     def _system(self, blocks: Sequence[Block], marked: Sequence[int] = ()) -> Pieces:

@@ -4,6 +4,7 @@
 door `shoal.Swarm` resolves those.
 """
 
+from shoal.runtime._accounts import account_of
 from shoal.runtime._attachment import Attachable, Attachment, SeedValue
 from shoal.runtime._change import made_of
 from shoal.runtime._clock import Clock, virtual
@@ -108,6 +109,7 @@ __all__ = [
     "Tool",
     "ToolResult",
     "TransitionRow",
+    "account_of",
     "agent",
     "asked_below",
     "checked",

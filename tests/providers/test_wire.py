@@ -27,6 +27,11 @@ def test_pieces_are_the_bytes_of_the_tree_from_left_to_right(tree: tuple[object,
     assert all(len(piece) >= piece_bytes for piece in pieces[:-1])
 
 
+def test_a_small_body_is_one_piece():
+    assert list(Wire.of(b"ab", Wire.of(Wire.of(b"c")), b"d").pieces()) == [b"abcd"]
+    assert list(Wire.of().pieces()) == []
+
+
 def test_a_leaf_is_the_object_that_was_put_in():
     body = b"x" * 100
     wire = Wire.of(b"[", Wire.of(Wire.of(body), b","), b"]")
