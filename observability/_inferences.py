@@ -41,7 +41,7 @@ class Inferences:
         self.in_run = Tally()
         self.routed_by: str | None = None
         """Span id of the newest routing question of this visit."""
-        self.heard = Heard() if place.content else None
+        self.heard = None if place.content is None else Heard(place.content)
         self._told: dict[str, Value] = {}
         """What is known of the run's next request before it goes out."""
         self._amended: list[str] = []
@@ -88,15 +88,19 @@ class Inferences:
             place.steps += 1
 
     def _identity(self, provider: str, model: str, purpose: str) -> dict[str, Value]:
-        return {
+        vendor = names.vendor(provider)
+        made: dict[str, Value] = {
             names.OPERATION: "chat",
-            names.PROVIDER: provider,
-            names.SYSTEM: provider,
+            names.PROVIDER: vendor,
+            names.SYSTEM: vendor,
             names.REQUEST_MODEL: model,
             names.CONVERSATION_ID: self._root,
             names.AGENT_NAME: self._agent,
             names.PURPOSE: purpose,
         }
+        if vendor != provider:
+            made[names.OUR_PROVIDER] = provider
+        return made
 
     def complete(self, bill: Bill, call_ids: list[str]) -> None:
         """End a request that was answered, and add its bill; *call_ids* are the ids of the calls in the reply."""
@@ -114,8 +118,8 @@ class Inferences:
             made[names.SIMULATED] = True
         bill.attributes(made)
         span.events.extend(bill.table(place.now_ns))
-        if self.heard is not None:
-            made[names.OUTPUT_MESSAGES] = output(payload, call_ids)
+        if place.content is not None:
+            made[names.OUTPUT_MESSAGES] = output(payload, call_ids, place.content)
         if payload.purpose == "routing":
             self.routed_by = span.span_id
         place.close(span, "complete")

@@ -29,7 +29,7 @@ class Telemetry:
     Args:
         sink: Where finished spans go; see `otlp`, `exporting` and `through`.
         history: The journal, from which a run is caught up with that began before; `None` leaves such runs out.
-        capture_content: Prompts and outputs go into spans, bounded.
+        capture_content: Prompts and outputs go into spans, bounded and without secrets.
     """
 
     def __init__(self, sink: Sink, *, history: Reader | None = None, capture_content: bool = False) -> None:

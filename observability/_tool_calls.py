@@ -50,8 +50,8 @@ class ToolCalls:
             names.TOOL_CALL_ID: call_id(source, index),
             names.TOOL_TYPE: "function",
         }
-        if place.content and made is not None:
-            attributes[names.TOOL_ARGUMENTS] = content(made.arguments)
+        if place.content is not None and made is not None:
+            attributes[names.TOOL_ARGUMENTS] = content(made.arguments, place.content)
         return place.open(names.tool_span(name), place.here.span_id, attributes)
 
     def _call(self, source: int, index: int) -> CallMade | None:
@@ -66,8 +66,8 @@ class ToolCalls:
         self.in_stage += 1
         made = span.attributes
         made[names.RESULT_BYTES] = len(payload.text)
-        if place.content:
-            made[names.TOOL_RESULT] = content(payload.text)
+        if place.content is not None:
+            made[names.TOOL_RESULT] = content(payload.text, place.content)
         if self._heard is not None:
             self._heard.answer(call_id(*key), payload.text)
         if payload.gate:

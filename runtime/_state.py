@@ -35,6 +35,7 @@ from shoal.runtime._visit import (
     argument,
     call_id,
     calls_of,
+    heading_of,
     texts,
 )
 from shoal.runtime.context import (
@@ -84,6 +85,7 @@ from shoal.runtime.events import (
     InferenceCompleted,
     InferenceFailed,
     InferenceStarted,
+    ItemRefused,
     LaneCompleted,
     LaneDegraded,
     LaneStarted,
@@ -412,6 +414,8 @@ class RunState:
                 return Message("user", (payload.text,))
             case QuestionAnswered():
                 return Message("user", () if payload.text is None else (payload.text,))
+            case ItemRefused(_, _, item, why):
+                return Message("user", (Text.of(f"{heading_of(item, 'refused')}\n{why}"),))
             case ChildEnded():
                 heading = self.children[payload.child].heading
                 return Message("user", (Text.of(f"{heading}\n{payload.output or first_paragraph(payload.reason)}"),))
@@ -821,6 +825,11 @@ class RunState:
         child = self.children[payload.child]
         self.children[payload.child] = Child(child.spawned, payload, event.seq)
 
+    def on_item_refused(self, event: Event, payload: ItemRefused) -> None:
+        self._recent[event.seq] = payload
+        if self.turn is not None and payload.source == self.turn.seq:
+            self.turn.refused += ((event.seq, payload),)
+
     def on_job_started(self, event: Event, payload: LaneStarted) -> None:
         self.jobs[event.seq] = Job(event.seq, payload)
 
@@ -975,6 +984,7 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     BudgetReached: RunState.on_budget_reached,
     ChildSpawned: RunState.on_child_spawned,
     ChildEnded: RunState.on_child_ended,
+    ItemRefused: RunState.on_item_refused,
     OutputSubmitted: RunState.on_submit,
     StageEntered: RunState.on_enter,
     StageLeft: RunState.on_leave,

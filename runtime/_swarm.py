@@ -41,7 +41,7 @@ from shoal.runtime._mcp import McpServer
 from shoal.runtime._orders import GivenTool, SpawnRequest, schema_of
 from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._program import Program
-from shoal.runtime._resuming import cancel_orphans, claim, defined, open_runs, release, take_up
+from shoal.runtime._resuming import cancel_orphans, claim, definitions, open_runs, release, take_up, write_off
 from shoal.runtime._spawn import Birth
 from shoal.runtime._state import RunState
 from shoal.runtime._statistics import SwarmStatistics, statistics_of
@@ -540,7 +540,8 @@ class Swarm:
             RunNotFound: The journal holds no such run.
             RunEnded: The tree is over, or the run that was to go on with a *blueprint*.
             SpawnRefused, NotBuiltYet: The run cannot go on with *blueprint*; nothing of the tree has moved.
-            DefinitionMissing: What the run is made of cannot be had.
+            DefinitionMissing: What a run of the tree is made of cannot be had.
+            JournalDamaged: The run, or one above it, cannot be read at all; any other that cannot ends `error`.
             RunOwned: Another process hosts it.
         """
         row = self.journal.find(run_id)
@@ -556,18 +557,19 @@ class Swarm:
         claim(self.journal, run_ids, self._clock.unix())
         try:
             # Every definition is read first: what is missing refuses the whole tree before any of it moves.
-            unchanged = [run_id for run_id in run_ids if blueprint is None or run_id != row.run_id]
-            programs = {run_id: defined(hall, run_id, given) for run_id in unchanged}
+            unchanged = [each for each in asleep if blueprint is None or each.run_id != row.run_id]
+            programs, lost = definitions(hall, unchanged, row.run_id, given)
             if blueprint is not None:
                 programs[row.run_id] = await self._changed(row.run_id, blueprint, given)
         except BaseException:
             release(self.journal, run_ids)
             raise
-        await take_up(hall, asleep, programs)
+        await write_off(hall, lost)
+        await take_up(hall, {run_id: programs[run_id] for run_id in run_ids if run_id in programs})
         orphans = await cancel_orphans(hall, rows)
         # The run itself first: its limits change as it goes on.
         for each in sorted(rows, key=lambda each: each.run_id != row.run_id):
-            if each.status == "paused" and each.run_id not in orphans:
+            if each.status == "paused" and each.run_id not in orphans and each.run_id not in lost:
                 await self.resume(each.run_id, budget=budget if each.run_id == row.run_id else None)
         return Run(self, row.run_id, row.name)
 

@@ -46,6 +46,7 @@ from shoal.runtime.events._runs import (
     BudgetReached,
     ChildEnded,
     ChildSpawned,
+    ItemRefused,
     OutputSubmitted,
     RestartRule,
     RunEnded,
@@ -106,6 +107,7 @@ __all__ = [
     "InferenceRetried",
     "InferenceStarted",
     "ItemChanged",
+    "ItemRefused",
     "Lane",
     "LaneCompleted",
     "LaneDegraded",
@@ -162,6 +164,7 @@ Payload: TypeAlias = (
     | BudgetReached
     | ChildSpawned
     | ChildEnded
+    | ItemRefused
     | OutputSubmitted
     | TimerSet
     | TimerFired
@@ -223,6 +226,7 @@ NUMBERS: Mapping[type[Payload], int] = {
     TimerFired: 14,
     FactsRecorded: 15,
     MemoryLoaded: 16,
+    ItemRefused: 17,
     StageEntered: 20,
     StageLeft: 21,
     TransitionChosen: 22,
