@@ -455,7 +455,8 @@ async def test_an_agent_without_a_swarm_says_how_to_start_it():
 
 async def test_runs_are_listed_by_where_they_stand_and_what_they_are_of_and_below():
     other = Blueprint("other", (stage(available_tools=()),), regions=(TASK, TALK))
-    async with swarm_of(scripted()) as swarm:
+    provider = ScriptedProvider(script=lambda _: Say("done", delay_s=5))
+    async with swarm_of(provider) as swarm:
         first = await swarm.spawn(TWO, task="x")
         await first.result()
         second = await swarm.spawn(other, task="x")
