@@ -167,7 +167,7 @@ class Live:
             Late: This life is over.
             JournalFailed: The journal cannot be written.
         """
-        if self.over:
+        if self.gone or self.state.ended is not None:
             raise Late(f"run {self.run_id} is over; nothing is written to it any more")
         event = Event(self.run_id, self.state.seq + 1, self.host.clock.stamp(), payload)
         self._journal.append(event)

@@ -123,6 +123,9 @@ BUILD = "build"
 """The function that fails, in an event on a component."""
 
 
+_NONE: frozenset[str] = frozenset()
+
+
 @final
 class RunState:
     """The state of one run.
@@ -383,6 +386,8 @@ class RunState:
 
     def busy_regions(self) -> frozenset[str]:
         """Regions whose summary is being made."""
+        if not self.jobs:
+            return _NONE
         started = [job.started for job in self.jobs.values()]
         return frozenset(each.region for each in started if each.lane == "compaction" and not each.aside)
 
@@ -462,7 +467,7 @@ class RunState:
                 message = Message("user", () if written.text is None else (written.text,), blobs=blobs)
         if self.epoch is not None and written.replaces:
             self.epoch.note(self.view, written)
-        edges = self._edges_in(written)
+        edges = (0, 0) if self.epoch is None else self._edges_in(written)
         if written.counted != "estimate":
             self.tokenizer = written.counted
         self.view.apply(written, event.seq, event.at, message)
