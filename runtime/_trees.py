@@ -16,7 +16,7 @@ from shoal.runtime._attachment import Attachment, SeedValue
 from shoal.runtime._control import Cancel, steer
 from shoal.runtime._hall import Hall
 from shoal.runtime._orders import SpawnRequest
-from shoal.runtime._resuming import RESTART, cancel_orphans, claim, defined, open_runs, release
+from shoal.runtime._resuming import RESTART, cancel_orphans, claim, definitions, open_runs, release, write_off
 from shoal.runtime._run import Begun, RunActor
 from shoal.runtime._spawn import Birth, give_birth
 from shoal.runtime.tools import as_tool
@@ -148,11 +148,12 @@ class _Agent:
         claim(hall.journal, run_ids, hall.clock.unix())
         try:
             given = [as_tool(tool) for tool in self._wanted.tools]
-            programs = {each: defined(hall, each, given) for each in run_ids}
+            programs, lost = definitions(hall, asleep, run_id, given)
         except BaseException:
             release(hall.journal, run_ids)
             raise
         hall.keeper.made_of[run_id] = programs.pop(run_id)
+        await write_off(hall, lost)
         await cancel_orphans(hall, asleep)
         # By and by: while this tree starts, the supervisor of its children waits for just that.
         for child, program in programs.items():
