@@ -231,7 +231,7 @@ class ChatEncoder:
         if not self._marker:
             return NO_MARKERS
         markers = plan_breakpoints(plan.front, plan.said, self._profile, self._rules, once=request.purpose in ONCE)
-        self._fronts.mark(request, plan.front, markers.markers)
+        self._fronts.mark(request, plan.front, markers)
         return markers
 
     def _prefixes(self, plan: Outline, ahead: Sequence[Marker]) -> tuple[bytes, ...]:

@@ -154,7 +154,7 @@ class ResponsesEncoder:
         if not self.server.markers:
             return NO_MARKERS
         markers = plan_breakpoints(plan.front, plan.said, self.profile, OPENAI, once=request.purpose in ONCE)
-        self._fronts.mark(request, plan.front, markers.markers)
+        self._fronts.mark(request, plan.front, markers)
         return markers
 
     def _prefixes(self, plan: Outline, ahead: Sequence[Marker]) -> tuple[bytes, ...]:
