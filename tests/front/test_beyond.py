@@ -174,7 +174,7 @@ async def test_a_swarm_that_sends_spans_sends_them_there(here: Path, monkeypatch
         seen.update(given)
         raise ConfigInvalid("seen")
 
-    monkeypatch.setattr(shoal._swarm, "otlp", otlp)
+    monkeypatch.setattr("shoal._swarm.otlp", otlp)
     with pytest.raises(ConfigInvalid, match="seen"):
         async with shoal.Swarm(telemetry="otlp"):
             pass
