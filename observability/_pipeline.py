@@ -55,37 +55,49 @@ class Pipeline:
         self._every_s = every_s
         self._queue: deque[Span] = deque()
         self._draw: Callable[[], object] | None = None
+        self._forget: Callable[[], object] | None = None
         self._hush = Hush()
         self._emitted = self._dropped = self._exported = self._failed = 0
         self._closed = False
         self._down = False
-        self._start()
-        # A child of a fork has the queue, whose spans its parent sends, and no thread.
+        self._begin()
         again = weakref.WeakMethod(self._forked)
         os.register_at_fork(after_in_child=lambda: (forked := again()) is not None and forked())
 
-    def _start(self) -> None:
+    def _begin(self) -> None:
         self._wake = threading.Event()
         self._sending = threading.Lock()
-        self._thread = threading.Thread(target=self._work, name="shoal-telemetry", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
 
     def _forked(self) -> None:
+        """Begin anew in the child of a fork: it has the queue, whose spans its parent sends, and no thread."""
         self._queue.clear()
         self._emitted = self._exported + self._failed
-        if not self._closed:
-            self._start()
+        self._begin()
+        if self._forget is not None:
+            self._forget()
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._work, name="shoal-telemetry", daemon=True)
+        self._thread.start()
 
     def __repr__(self) -> str:
         exported, waiting, dropped, failed = self.counts()
         return f"<Pipeline {exported} exported, {waiting} waiting, {dropped} dropped, {failed} failed>"
 
-    def draw_from(self, draw: Callable[[], object]) -> None:
-        """Have the thread call *draw*, which emits spans, before it sends any, and at least every *every_s* seconds."""
-        self._draw = draw
+    def draw_from(self, draw: Callable[[], object], forget: Callable[[], object]) -> None:
+        """Have the thread call *draw*, which emits spans, before it sends any, and at least every *every_s* seconds.
+
+        Args:
+            draw: Called in the thread, and wherever spans are sent.
+            forget: Called in the child of a fork: what is still to be emitted there is emitted by its parent.
+        """
+        self._draw, self._forget = draw, forget
 
     def wake(self) -> None:
         """Have the thread look for spans now."""
+        if self._thread is None and not self._closed:
+            self._start()
         self._wake.set()
 
     def emit(self, span: Span) -> None:
@@ -95,8 +107,8 @@ class Pipeline:
             return
         self._emitted += 1
         self._queue.append(span)
-        if len(self._queue) >= self._batch_spans and not self._wake.is_set():
-            self._wake.set()
+        if self._thread is None or (len(self._queue) >= self._batch_spans and not self._wake.is_set()):
+            self.wake()
 
     def _drop(self) -> None:
         if not self._dropped and not self._closed:
@@ -173,12 +185,16 @@ class Pipeline:
             )
 
     def _end(self) -> None:
-        self._thread.join()
+        self._join()
         self._sender.shutdown()
 
     def _abort(self) -> None:
         self._sender.shutdown()
-        self._thread.join()
+        self._join()
+
+    def _join(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
 
     def counts(self) -> tuple[int, int, int, int]:
         """Return how many spans were exported, wait, were dropped, and failed."""

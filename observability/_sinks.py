@@ -39,8 +39,11 @@ class TelemetryStatistics:
 class Drawing(Protocol):
     """A sink that has a thread of its own, and lets spans be made there instead of where runs are."""
 
-    def draw_from(self, draw: Callable[[], object]) -> None:
-        """Have the thread call *draw*, which emits spans, before it sends any, and every now and then."""
+    def draw_from(self, draw: Callable[[], object], forget: Callable[[], object]) -> None:
+        """Have the thread call *draw*, which emits spans, before it sends any, and every now and then.
+
+        *forget* is called in the child of a fork: what is still to be emitted there is emitted by its parent.
+        """
         ...
 
     def wake(self) -> None:

@@ -45,8 +45,10 @@ class Telemetry:
         self._waiting: deque[tuple[Event, bool]] = deque()
         """Events whose spans are still to be made, and whether each is replayed."""
         self._making = threading.Lock()
+        self._woken = False
+        """The thread was called for; from then on it looks by itself every now and then."""
         if self._thread is not None:
-            self._thread.draw_from(self._make)
+            self._thread.draw_from(self._make, self._forget)
         self._projection = Projection(capture_content=capture_content)
         self._following = Following(self._take, history)
         self._spans = 0
@@ -71,7 +73,8 @@ class Telemetry:
         waiting.append((event, replayed))
         if len(waiting) >= MOST_EVENTS_WAITING:
             self._make()
-        elif len(waiting) == WAKING_EVENTS:
+        elif len(waiting) == WAKING_EVENTS or not self._woken:
+            self._woken = True
             self._thread.wake()
 
     def _make(self) -> None:
@@ -84,6 +87,11 @@ class Telemetry:
                     self._feed(event, replayed)
                 except Exception as exc:  # noqa: BLE001 - see `__call__`
                     self._fault(event, exc)
+
+    def _forget(self) -> None:
+        self._waiting.clear()
+        self._making = threading.Lock()
+        self._woken = False
 
     def _feed(self, event: Event, replayed: bool) -> None:  # noqa: FBT001 - see `_take`
         for span in self._projection.feed(event):
