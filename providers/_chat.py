@@ -201,7 +201,7 @@ class ChatEncoder:
         return _json({**settings, **options})[1:]
 
     def _own_settings(self, request: Request, *, temperature: bool, stream: bool) -> dict[str, Any]:
-        most = min(request.max_tokens, self._profile.max_output_tokens)
+        most = max(1, min(request.max_tokens, self._profile.max_output_tokens))
         settings: dict[str, Any] = {self.capabilities.max_tokens_field: most, "stream": stream}
         if temperature and request.temperature is not None:
             settings["temperature"] = request.temperature
@@ -231,7 +231,7 @@ class ChatEncoder:
         if not self._marker:
             return NO_MARKERS
         markers = plan_breakpoints(plan.front, plan.said, self._profile, self._rules, once=request.purpose in ONCE)
-        self._fronts.mark(request, plan.front, markers.markers)
+        self._fronts.mark(request, plan.front, markers)
         return markers
 
     def _prefixes(self, plan: Outline, ahead: Sequence[Marker]) -> tuple[bytes, ...]:

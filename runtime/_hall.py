@@ -55,7 +55,7 @@ from shoal.runtime._live import Live
 from shoal.runtime._mcp import Connections, McpServer
 from shoal.runtime._mending import UNREADABLE, cancel_strays, mended
 from shoal.runtime._pools import Pools
-from shoal.runtime._program import Program, recorded, shipped_names
+from shoal.runtime._program import Program, recorded, shipped_names, warn_of_schemas
 from shoal.runtime._resuming import open_runs
 from shoal.runtime._run import Begun, RunActor
 from shoal.runtime._script_tools import signature
@@ -276,7 +276,9 @@ class Hall:
                 f"{bundle.blueprint.name!r} wants the component {missing[0]!r} in its prompts, and this swarm has none"
                 f" of that name; {hint}"
             )
-        return Program(bundle, tools, connected, self.components)
+        program = Program(bundle, tools, connected, self.components)
+        warn_of_schemas((*connected, *(tool for tool, _ in program.shipped)))
+        return program
 
     def adopt(self, blueprint: Blueprint) -> Bundle:
         """Return *blueprint*, built in Python, with its workers; the same object is looked at and made ready once.

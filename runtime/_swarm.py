@@ -11,7 +11,7 @@ swarm            rest_for_one: a lost journal restarts all that stands on it
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from datetime import datetime
 from functools import partial
@@ -48,7 +48,7 @@ from shoal.runtime._statistics import SwarmStatistics, statistics_of
 from shoal.runtime._trees import HALL, Started
 from shoal.runtime.context import SHIPPED, Components, ContextComponent
 from shoal.runtime.events import BudgetGiven
-from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow
+from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow, RunStatus
 from shoal.runtime.scripts import Functions
 from shoal.runtime.tools import FolderMemory, Memory, Permissions, Tool, as_tool
 
@@ -500,9 +500,26 @@ class Swarm:
         row = self.journal.find(run_id)
         return Run(self, row.run_id, row.name)
 
-    def runs(self) -> Sequence[Run]:
-        """Return all runs of the journal, in the order in which they were spawned."""
-        return [Run(self, row.run_id, row.name) for row in self.journal.runs()]
+    def runs(
+        self,
+        *,
+        status: RunStatus | Collection[RunStatus] | None = None,
+        name: str | None = None,
+        root: str | None = None,
+    ) -> Sequence[Run]:
+        """Return runs of the journal, in the order in which they were spawned.
+
+        Args:
+            status: Only those that stand there, or at one of those; `None` for any.
+            name: Only those of the blueprint of that name; `None` for any.
+            root: Only this run and what is below it, to the id of a root; `None` for all trees.
+        """
+        wanted = (status,) if isinstance(status, str) else status
+        return [
+            Run(self, row.run_id, row.name)
+            for row in self.journal.runs(root=root)
+            if (wanted is None or row.status in wanted) and name in (None, row.name)
+        ]
 
     def row(self, run_id: str) -> RunRow:
         """Return what the journal's register says of a run."""

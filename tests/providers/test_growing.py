@@ -50,6 +50,18 @@ def test_a_request_that_grew_has_the_bytes_of_one_made_anew(name: str, said: lis
         assert grown(asked) == encoders()[name](Request("m", messages=(segment(*map(copy, said[:count])),)))
 
 
+@pytest.mark.parametrize("name", ["messages", "responses", "gemini", "chat"])
+@given(said=st.lists(messages(), min_size=2, max_size=9), other=messages(), at=st.integers(1, 8), lost=st.booleans())
+def test_what_changed_in_the_middle_changes_what_is_sent(
+    name: str, said: list[Message], other: Message, at: int, *, lost: bool
+):
+    encode = encoders()[name]
+    encode(Request("m", messages=(segment(*said),)))
+    edited = [*said[: at % len(said)], *([] if lost else [other]), *said[at % len(said) + 1 :]] or [other]
+    anew = encoders()[name](Request("m", messages=(segment(*map(copy, edited)),)))
+    assert encode(Request("m", messages=(segment(*edited),))) == anew
+
+
 MARKERS = {
     "messages": b',"cache_control":{"type":"ephemeral"}',
     "responses": b',"prompt_cache_breakpoint":{"mode":"explicit"}',
@@ -145,12 +157,26 @@ def test_a_segment_of_nothing_says_nothing():
 
 def test_what_takes_no_marker_leaves_it_far_behind():
     gpt = replace(shipped_profile("gpt-6.1-sol"), min_cacheable_tokens=0)
-    chat, said = chat_encoder(SERVERS["openai"], profile=gpt), [user("a long question")]
+    chat = chat_encoder(SERVERS["openai"], profile=gpt)
+    said = [user("the first question"), assistant("a", ask("c")), result("c"), user("the second question")]
     for n in range(5):
         said += [assistant("a", ask(f"c{n}")), result(f"c{n}")]
         body = bytes(chat.encode(Request("m", messages=(segment(*said),), tail=Text.of("now"), run_id="r")))
-        marked = b'"text":"a long question"' + MARKERS["responses"]
+        marked = b'"text":"the second question"' + MARKERS["responses"]
         assert (body.count(MARKERS["responses"]), body.count(marked)) == (1, 1)
+
+
+def test_of_several_parts_far_behind_the_last_that_takes_a_marker_has_it():
+    gpt = replace(shipped_profile("gpt-6.1-sol"), min_cacheable_tokens=0)
+    chat, said = chat_encoder(SERVERS["openai"], profile=gpt), list[Message]()
+    for n in range(3):
+        said += [user(f"question {n}"), assistant("a", ask(f"c{n}")), result(f"c{n}")]
+        chat.encode(Request("m", messages=(segment(*said),), run_id="r"))
+    for n in range(3, 6):
+        said += [assistant("a", ask(f"c{n}")), result(f"c{n}")]
+        body = bytes(chat.encode(Request("m", messages=(segment(*said),), tail=Text.of("now"), run_id="r")))
+    assert body.count(MARKERS["responses"]) == 1
+    assert b'"text":"question 2"' + MARKERS["responses"] in body
 
 
 # --- what is made once
