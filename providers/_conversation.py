@@ -121,6 +121,8 @@ class Spoken(msgspec.Struct, frozen=True):
 
         Where no marker may stand at its end they are two: up to the last place that takes one, and the rest.
         """
+        if len(self.cuts) == 1:
+            return self.spots
         if self._spots:
             msgspec.structs.force_setattr(self, "_spots", ())
         if not self._stretches:
