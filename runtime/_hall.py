@@ -25,7 +25,7 @@ from shoal.blueprints import (
     Lanes,
     ModelSettings,
     load,
-    refuse_unresolved,
+    refuse_unusable,
     resolve,
     stage_tools,
 )
@@ -290,7 +290,7 @@ class Hall:
         return self._adopted.get(key, lambda: self._adopt(blueprint))
 
     def _adopt(self, blueprint: Blueprint) -> Bundle:
-        refuse_unresolved(blueprint)
+        refuse_unusable(blueprint)
         return bundle_of(blueprint, self._load)
 
     def defined(self, digest: str, tools: Sequence[Tool] = ()) -> Program:
