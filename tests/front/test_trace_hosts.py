@@ -62,11 +62,11 @@ def headers(spans: tuple[Span, ...]) -> set[str]:
     return {f"00-{span.trace_id}-{span.span_id}-01" for span in spans if span.kind == "client"}
 
 
-@pytest.mark.parametrize("made", [TALK, FAN])
-async def test_a_listed_host_is_told_the_span_of_each_request_also_of_lanes_and_of_runs_below(made: Blueprint):
+@pytest.mark.parametrize(("made", "least"), [(TALK, 1), (FAN, 3)])
+async def test_a_listed_host_is_told_the_span_of_each_request_also_of_runs_below(made: Blueprint, least: int):
     said, spans = await played(made, "other.example", "API.anthropic.com")
     assert None not in said
-    assert len(said) == len(set(said)) >= 2
+    assert len(said) == len(set(said)) >= least
     assert set(said) <= headers(spans)
 
 
@@ -86,7 +86,7 @@ async def test_a_run_below_a_users_span_says_the_users_trace():
 
 @pytest.mark.parametrize("host", ["https://gateway.example", "gateway.example:443", "a b", "", "me@gateway.example"])
 def test_what_is_no_host_is_refused(host: str):
-    with pytest.raises(ConfigInvalid, match="give the host alone, such as `gateway.example`"):
+    with pytest.raises(ConfigInvalid, match="give the host alone"):
         shoal.Swarm(trace_hosts=[host])
 
 
@@ -95,7 +95,7 @@ def test_an_address_is_a_host():
     assert repr(Propagation(["b", "a"])) == "<Propagation to a, b>"
 
 
-def test_a_root_that_is_not_at_hand_gives_its_own_trace_and_trees_are_forgotten_in_time(
+def test_a_root_that_is_not_at_hand_gives_a_trace_and_trees_are_forgotten_in_time(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(propagate, "MOST_TREES", 2)
