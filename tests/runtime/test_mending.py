@@ -301,7 +301,7 @@ async def test_a_run_below_one_that_cannot_be_read_is_not_resumed_alone(tmp_path
 
 async def test_a_sleeping_child_that_cannot_be_read_when_it_wakes_ends_and_its_parent_is_told(tmp_path: Path):
     path = tmp_path / "runs.db"
-    asks = blueprint(stage(available_tools=(), interaction_points=(InteractionPoint("go", "confirm", "Go?"),)))
+    asks = blueprint(stage(available_tools=(), interaction_points=(InteractionPoint("go", "Go?", style="confirm"),)))
     with closing(SqliteJournal(path, host="first")) as journal:
         async with swarm_of(plays("one", "two"), journal=journal, limits=Limits(idle_s=30.0)) as swarm:
             run = await swarm.spawn(asks, task="x", unattended=False)
