@@ -46,7 +46,7 @@ from shoal.runtime._change import change
 from shoal.runtime._clock import Clock
 from shoal.runtime._control import Cancel, Command, Pause, Reach, Resume, steer
 from shoal.runtime._fork import plan_fork
-from shoal.runtime._host import ChildRequest, Serving
+from shoal.runtime._host import ChildRequest, Serving, Traced
 from shoal.runtime._keeper import Keeper
 from shoal.runtime._keys import Keys
 from shoal.runtime._lanes import WIDTHS, Job, LaneDesk
@@ -145,6 +145,8 @@ class Hall:
         lanes: Lanes | None = None,
     ) -> None:
         self.lane_defaults = lanes or Lanes()
+        self.traced: Traced | None = None
+        """Says which span a request belongs to; `None` where nobody is to know."""
         self.components = SHIPPED if components is None else components
         self.memory = memory
         self.journal = journal
