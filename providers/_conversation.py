@@ -17,6 +17,7 @@ from shoal.providers._legality import (
     CLOSING,
     OPENING,
     Turn,
+    blank,
     leaves_open,
     legal,
     needs_closing,
@@ -374,6 +375,8 @@ class Conversation:
 
     def speak(self, messages: Sequence[Message], *, after: Role | None = None) -> Spoken:
         """Return *messages*, encoded; *after* is the role of what stands in front of them, `None` for nothing."""
+        if len(messages) == 1 and messages[0].role == "user" and not messages[0].calls:
+            return self._alone(messages[0])
         turns = legal(messages)
         if not turns:
             return SILENCE
@@ -396,6 +399,13 @@ class Conversation:
         return self._joined(
             elements, first=turns[0].message.role, last=before, open_=leaves_open(messages), thinks=thinks
         )
+
+    def _alone(self, message: Message) -> Spoken:
+        """Return *message* of a user, whom nobody stands beside."""
+        elements = () if blank(message.texts) and not message.blobs else self.turn(Turn(message))
+        if not elements:
+            return SILENCE
+        return self._joined(elements, first="user", last="user", open_=False, thinks=None)
 
     def turn(self, turn: Turn) -> Sequence[Element]:
         """Return the elements of *turn*, encoded once while its results are the same."""
