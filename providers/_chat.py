@@ -201,7 +201,7 @@ class ChatEncoder:
         return _json({**settings, **options})[1:]
 
     def _own_settings(self, request: Request, *, temperature: bool, stream: bool) -> dict[str, Any]:
-        most = min(request.max_tokens, self._profile.max_output_tokens)
+        most = max(1, min(request.max_tokens, self._profile.max_output_tokens))
         settings: dict[str, Any] = {self.capabilities.max_tokens_field: most, "stream": stream}
         if temperature and request.temperature is not None:
             settings["temperature"] = request.temperature
