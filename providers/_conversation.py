@@ -99,6 +99,7 @@ class Spoken(msgspec.Struct, frozen=True):
         runs: The runs of its elements.
         closing: The run of the last element; empty where nothing is said.
         ahead: Of what an open segment grew by: how many parts of that stand in front, and their bytes up to this one.
+        stretched: What `stretches` returned; empty before it did.
     """
 
     wire: Wire = NOTHING
@@ -113,7 +114,7 @@ class Spoken(msgspec.Struct, frozen=True):
     runs: frozenset[str] = frozenset()
     closing: str = ""
     ahead: tuple[int, Wire] | None = None
-    _stretches: tuple[Spot, ...] = ()
+    stretched: tuple[Spot, ...] = ()
     _spots: tuple[Spot, ...] = ()
 
     def stretches(self) -> tuple[Spot, ...]:
@@ -121,11 +122,12 @@ class Spoken(msgspec.Struct, frozen=True):
 
         Where no marker may stand at its end they are two: up to the last place that takes one, and the rest.
         """
-        if self._spots:
+        if not self.stretched:
+            alone = len(self.cuts) == 1
+            made = self.spots if alone else tuple([spot for _, spot in self._stretched()])
+            msgspec.structs.force_setattr(self, "stretched", made)
             msgspec.structs.force_setattr(self, "_spots", ())
-        if not self._stretches:
-            msgspec.structs.force_setattr(self, "_stretches", tuple([spot for _, spot in self._stretched()]))
-        return self._stretches
+        return self.stretched
 
     def last_of(self, stretch: int) -> int:
         """Return the element that ends the *stretch* of that number."""
@@ -263,7 +265,7 @@ class Conversation:
         for part in self.spoken(segments):
             if not spoken and needs_opening(part.first):
                 spoken.append(self._opening)
-            elif spoken and needs_pause(spoken[-1].last, part.first):
+            elif part.first == "assistant" and needs_pause(spoken[-1].last, part.first):
                 spoken.append(self._closing)
             spoken.append(part)
         if not tailed and needs_closing(spoken[-1].last if spoken else None):

@@ -46,7 +46,7 @@ class _Habits(msgspec.Struct):
         tools: The tools of that.
         ahead: Whether stages were then to come that share the prefix.
         head: Stands for the message with which its conversation began; empty where it had none.
-        unended: The last request was not written at its end.
+        unended: Its stage's last request was not written at its end.
         count: How many requests it sent.
         again_at: The number of requests at which the odds of what has not changed are looked at again.
         seen: What each block did, by owner and number of the owner's block.
@@ -159,7 +159,8 @@ class Fronts:
         habits = self._runs.get(request.run_id)
         if habits is None or habits.front is not front:
             return
-        habits.unended = markers.explicit
+        if request.purpose == "stage":  # a question behind it leaves what was written at the end of a stage's request
+            habits.unended = markers.explicit
         for marker in markers.markers:
             if marker.index < len(front.spots):
                 habits.marked.pop(front.chain[marker.index], None)

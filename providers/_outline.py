@@ -86,7 +86,7 @@ def outline(
     near = spoken[-_NEAR:]
     spots: list[Spot] = []
     for part in spoken[:-_NEAR]:
-        spots += part.stretches()
+        spots += part.stretched or part.stretches()
     far = len(spots)
     speaks = False
     for part in near:

@@ -193,6 +193,8 @@ def test_what_was_not_written_at_its_end_is_not_looked_for_there():
     made = fronts.of(asked, 0, len_of)
     assert made.moved
     fronts.mark(asked, made, marks(Marker(0)))
+    asks = request(user("x"), system=(one,), run_id="r", purpose="routing")
+    fronts.mark(asks, fronts.of(asks, 0, len_of), marks(Marker(0), explicit=True))
     assert not fronts.of(asked, 0, len_of).moved
 
 
