@@ -775,7 +775,10 @@ class Hall:
 
     def ended(self, child: str) -> ChildEnded | None:
         """Return how *child* ended; `None` where it has not."""
-        return self.settled(child).as_child()
+        try:
+            return self.settled(child).as_child()
+        except JournalDamaged as damage:  # it is over, and what it said is lost: its parent goes on without
+            return ChildEnded(child, "error", None, f"its record cannot be read: {damage}")
 
     def _tell_parent(self, child: Live) -> None:
         """Tell the parent of a run that has ended; one that sleeps asks when it comes back."""
