@@ -25,7 +25,8 @@ from shoal.providers._breakpoints import (
     plan_breakpoints,
 )
 from shoal.providers._chat_messages import API, BLANK_LINE, END, ChatMessages, with_tail
-from shoal.providers._conversation import Conversation, Placed, Spoken, bodies, keep, kept
+from shoal.providers._conversation import Conversation, keep, kept
+from shoal.providers._elements import Placed, Spoken, bodies
 from shoal.providers._fronts import Fronts, sent_of
 from shoal.providers._legality import tail_of, tool_names
 from shoal.providers._options import checked_options

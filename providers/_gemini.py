@@ -13,7 +13,8 @@ import msgspec
 
 from shoal.errors import ProviderRefused
 from shoal.providers._breakpoints import NO_FRONT, Front
-from shoal.providers._conversation import Conversation, Spoken, bodies, keep, kept
+from shoal.providers._conversation import Conversation, keep, kept
+from shoal.providers._elements import Spoken, bodies
 from shoal.providers._fronts import Fronts, sent_of
 from shoal.providers._gemini_parts import API, TEXT_OPEN, Parts, signed
 from shoal.providers._json import as_list, as_object, as_text

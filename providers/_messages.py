@@ -21,7 +21,8 @@ from shoal.providers._breakpoints import (
     Markers,
     plan_breakpoints,
 )
-from shoal.providers._conversation import NOTHING, Conversation, Placed, Spoken, bodies, keep, kept
+from shoal.providers._conversation import Conversation, keep, kept
+from shoal.providers._elements import NOTHING, Placed, Spoken, bodies
 from shoal.providers._fronts import Fronts
 from shoal.providers._legality import (
     object_schema,

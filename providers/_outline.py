@@ -8,7 +8,7 @@ from typing import final
 import msgspec
 
 from shoal.providers._breakpoints import BYTES_PER_TOKEN, NO_FRONT, Front, Marker, Spot
-from shoal.providers._conversation import Cut, Placed, Spoken
+from shoal.providers._elements import Cut, Placed, Spoken
 from shoal.providers._values import digest
 
 _NEAR = 2  # parts at the end of a conversation that are looked into element by element
