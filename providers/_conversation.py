@@ -7,7 +7,7 @@ another place still shares all its bytes with the one before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar, cast, final
 
 import msgspec
@@ -17,6 +17,7 @@ from shoal.providers._legality import (
     CLOSING,
     OPENING,
     Turn,
+    blank,
     leaves_open,
     legal,
     needs_closing,
@@ -28,6 +29,8 @@ from shoal.providers._text import Text
 from shoal.providers._values import Block, Message, Role, Segment, ToolSet, digests_of
 from shoal.providers._wire import Deferred, Flat, Fragments, Wire
 
+Placed: TypeAlias = "tuple[int, int, bytes]"
+"""A marker: index of its part, of its element in that, and its bytes."""
 Leaves: TypeAlias = tuple["bytes | Deferred", ...]
 Part: TypeAlias = Message | Segment | Block | ToolSet
 T = TypeVar("T")
@@ -374,6 +377,8 @@ class Conversation:
 
     def speak(self, messages: Sequence[Message], *, after: Role | None = None) -> Spoken:
         """Return *messages*, encoded; *after* is the role of what stands in front of them, `None` for nothing."""
+        if len(messages) == 1 and messages[0].role == "user" and not messages[0].calls:
+            return self._alone(messages[0])
         turns = legal(messages)
         if not turns:
             return SILENCE
@@ -396,6 +401,13 @@ class Conversation:
         return self._joined(
             elements, first=turns[0].message.role, last=before, open_=leaves_open(messages), thinks=thinks
         )
+
+    def _alone(self, message: Message) -> Spoken:
+        """Return *message* of a user, whom nobody stands beside."""
+        elements = () if blank(message.texts) and not message.blobs else self.turn(Turn(message))
+        if not elements:
+            return SILENCE
+        return self._joined(elements, first="user", last="user", open_=False, thinks=None)
 
     def turn(self, turn: Turn) -> Sequence[Element]:
         """Return the elements of *turn*, encoded once while its results are the same."""
@@ -442,20 +454,17 @@ class Conversation:
 
     # --- joining
 
-    def parts(self, spoken: Sequence[Spoken], markers: Mapping[tuple[int, int], bytes]) -> list[bytes | Wire]:
+    def parts(self, spoken: Sequence[Spoken], markers: Sequence[Placed] = ()) -> list[bytes | Wire]:
         """Return *spoken* as they stand in the array, with *markers* put in.
 
         Args:
             spoken: What is said, n parts, in order.
-            markers: The bytes of each marker by index of its part and of its element in that.
+            markers: The markers, in order.
         """
-        marked: dict[int, list[tuple[int, bytes]]] = {}
-        for (at, element), marker in sorted(markers.items()):
-            marked.setdefault(at, []).append((element, marker))
         if not spoken:
             return []
         # What the open segment was before it grew stands as one piece, up to the first marker in it.
-        first = min(marked, default=len(spoken) - 1)
+        first = markers[0][0] if markers else len(spoken) - 1
         count, ahead = spoken[first].ahead or (0, NOTHING)
         parts: list[bytes | Wire] = []
         closing = ""
@@ -473,7 +482,8 @@ class Conversation:
             part = spoken[index]
             if closing:
                 parts.append(self._between(closing, part.opening))
-            parts.append(_marked(part, marked[index]) if index in marked else part.wire)
+            marked = [(element, marker) for at, element, marker in markers if at == index]
+            parts.append(_marked(part, marked) if marked else part.wire)
             closing = part.closing
         return parts
 

@@ -255,7 +255,7 @@ class ResponsesEncoder:
     def _input(
         self, spoken: Sequence[Spoken], plan: Outline, markers: Sequence[Marker], tail: Text | None
     ) -> list[bytes | Wire]:
-        parts = self._conversation.parts(spoken, dict.fromkeys(plan.behind(markers), _MARKER))
+        parts = self._conversation.parts(spoken, plan.behind(markers, _MARKER))
         if tail is not None:
             parts += [b"," if spoken else b"", b'{"type":"message","role":"user","content":[' + TEXT_OPEN, tail.body]
             parts.append(b'"}]}')
