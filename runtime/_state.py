@@ -649,7 +649,8 @@ class RunState:
     def view_tokens(self) -> int:
         """Estimated tokens of what the stage's regions hold."""
         states = self.view.states
-        return sum([states[name].charged for name in self.view.layout.regions]) + self.view.standing_tokens
+        held = sum([states[name].charged for name in self.view.layout.regions])
+        return held + self.view.standing_tokens if self.view.standing else held
 
     def on_completed(self, event: Event, payload: InferenceCompleted) -> None:
         if event.seq > self.copied:
