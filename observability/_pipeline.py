@@ -54,8 +54,8 @@ class Pipeline:
         self._batch_spans = min(batch_spans, queue_spans)
         self._every_s = every_s
         self._queue: deque[Span] = deque()
-        self._draw: Callable[[], object] | None = None
-        self._forget: Callable[[], object] | None = None
+        self._draw: Callable[[], object] = list  # nothing is drawn, and nothing to be forgotten
+        self._forget: Callable[[], object] = list
         self._hush = Hush()
         self._emitted = self._dropped = self._exported = self._failed = 0
         self._closed = False
@@ -74,8 +74,7 @@ class Pipeline:
         self._queue.clear()
         self._emitted = self._exported + self._failed
         self._begin()
-        if self._forget is not None:
-            self._forget()
+        self._forget()
 
     def _start(self) -> None:
         self._thread = threading.Thread(target=self._work, name="shoal-telemetry", daemon=True)
@@ -133,8 +132,7 @@ class Pipeline:
 
     def _send_all(self, least: int) -> None:
         """Send batches as long as at least so many spans wait."""
-        if self._draw is not None:
-            self._draw()
+        self._draw()
         while len(self._queue) >= least and not self._down:
             self._send([self._queue.popleft() for _ in range(min(self._batch_spans, len(self._queue)))])
 
