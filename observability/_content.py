@@ -54,22 +54,27 @@ class Heard:
         return said
 
 
+def call_id(source: int, index: int) -> str:
+    """Return the id that the runtime gives call *index* of the reply *source*."""
+    return f"call_{source}_{index}"
+
+
 def content(text: object, redact: Redactor) -> str:
     """Return *text* without secrets and cut to what one message may hold."""
     # Struck out before it is cut, since half a secret looks like none; and not all of a text that is far too long.
     return clip(redact(str(text)[: MOST_CONTENT_CHARS + _LONGEST_SECRET]), MOST_CONTENT_CHARS)
 
 
-def output(completed: InferenceCompleted, call_ids: list[str], redact: Redactor) -> str:
-    """Return the reply as JSON; *call_ids* are the ids of its calls, in order."""
+def output(completed: InferenceCompleted, seq: int, redact: Redactor) -> str:
+    """Return the reply *seq* as JSON."""
     parts: list[dict[str, str]] = []
     if completed.reasoning:
         parts.append({"type": "reasoning", "content": content(completed.reasoning, redact)})
     if completed.text:
         parts.append({"type": "text", "content": content(completed.text, redact)})
-    parts.extend(_call(call_id, made, redact) for call_id, made in zip(call_ids, completed.calls, strict=True))
+    parts.extend(_call(call_id(seq, index), made, redact) for index, made in enumerate(completed.calls))
     return _encode([{"role": "assistant", "parts": parts, "finish_reason": completed.finish}]).decode()
 
 
-def _call(call_id: str, made: CallMade, redact: Redactor) -> dict[str, str]:
-    return {"type": "tool_call", "id": call_id, "name": made.name, "arguments": content(made.arguments, redact)}
+def _call(its_id: str, made: CallMade, redact: Redactor) -> dict[str, str]:
+    return {"type": "tool_call", "id": its_id, "name": made.name, "arguments": content(made.arguments, redact)}

@@ -7,7 +7,7 @@ from typing import final
 from shoal.observability import names
 from shoal.observability._content import Heard, output
 from shoal.observability._open import UNFINISHED, Open, Place
-from shoal.observability._spans import Link, Span, Value
+from shoal.observability._spans import MOST_REGIONS, Link, Span, Value
 from shoal.observability._tally import Bill, Tally
 from shoal.runtime.context import PromptAmended, PromptEpoch
 from shoal.runtime.events import (
@@ -102,8 +102,8 @@ class Inferences:
             made[names.OUR_PROVIDER] = provider
         return made
 
-    def complete(self, bill: Bill, call_ids: list[str]) -> None:
-        """End a request that was answered, and add its bill; *call_ids* are the ids of the calls in the reply."""
+    def complete(self, bill: Bill) -> None:
+        """End a request that was answered, and add its bill."""
         place, payload = self._place, bill.completed
         (self.in_stage if place.stage is not None else self.in_run).add(bill)
         span, started = self._open.pop(payload.started, (None, None))
@@ -117,9 +117,10 @@ class Inferences:
         if payload.simulated:
             made[names.SIMULATED] = True
         bill.attributes(made)
-        span.events.extend(bill.table(place.now_ns))
+        if len(bill.regions) > MOST_REGIONS:
+            span.events.extend(bill.table(place.now_ns))
         if place.content is not None:
-            made[names.OUTPUT_MESSAGES] = output(payload, call_ids, place.content)
+            made[names.OUTPUT_MESSAGES] = output(payload, place.seq, place.content)
         if payload.purpose == "routing":
             self.routed_by = span.span_id
         place.close(span, "complete")

@@ -228,9 +228,10 @@ class RunTrace:
 
     def on_inference_completed(self, payload: InferenceCompleted) -> None:
         bill = Bill(payload)
-        ids = self._calls.asked(self.place.seq, payload)
+        if payload.calls:
+            self._calls.asked(self.place.seq, payload)
         self._moves.bill(bill)
-        self._inferences.complete(bill, ids)
+        self._inferences.complete(bill)
 
     def on_inference_retried(self, payload: InferenceRetried) -> None:
         self._inferences.retry(payload)

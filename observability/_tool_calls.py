@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import final
 
 from shoal.observability import names
-from shoal.observability._content import Heard, content
+from shoal.observability._content import Heard, call_id, content
 from shoal.observability._open import UNFINISHED, Open, Place
 from shoal.observability._spans import Span, Value
 from shoal.runtime.events import CallMade, InferenceCompleted, ToolCallCompleted, ToolCallStarted
@@ -29,11 +29,10 @@ class ToolCalls:
         self.in_stage = 0
         self.in_run = 0
 
-    def asked(self, seq: int, reply: InferenceCompleted) -> list[str]:
-        """Take note of the calls that the reply *seq* makes, and return their ids."""
+    def asked(self, seq: int, reply: InferenceCompleted) -> None:
+        """Take note of the calls that the reply *seq* makes."""
         if reply.purpose == "stage":
             self._made = (seq, reply.calls)
-        return [call_id(seq, index) for index in range(len(reply.calls))]
 
     def start(self, payload: ToolCallStarted) -> None:
         """Open the span of a call."""
@@ -104,8 +103,3 @@ class ToolCalls:
     def unfinished(self) -> list[Span]:
         """Return what is under way as if it ended now."""
         return [span.finished(self._place, UNFINISHED) for span in self._open.values()]
-
-
-def call_id(source: int, index: int) -> str:
-    """Return the id that the runtime gives call *index* of the reply *source*."""
-    return f"call_{source}_{index}"

@@ -13,7 +13,8 @@ import msgspec
 
 from shoal.errors import ProviderRefused
 from shoal.providers._breakpoints import NO_FRONT, Front
-from shoal.providers._conversation import Conversation, Spoken, bodies, keep, kept
+from shoal.providers._conversation import Conversation, keep, kept
+from shoal.providers._elements import Spoken, bodies
 from shoal.providers._fronts import Fronts, sent_of
 from shoal.providers._gemini_parts import API, TEXT_OPEN, Parts, signed
 from shoal.providers._json import as_list, as_object, as_text
@@ -125,7 +126,7 @@ class GeminiEncoder:
             raise ProviderRefused(why, provider=self._provider, model=request.model)
         wanted = dict(as_object(options.pop("generationConfig", None)))
         generation = {name: value for name, value in wanted.items() if name not in _NOT_GENERATION}
-        generation["maxOutputTokens"] = min(request.max_tokens, self.profile.max_output_tokens)
+        generation["maxOutputTokens"] = max(1, min(request.max_tokens, self.profile.max_output_tokens))
         if request.temperature is not None:
             generation["temperature"] = request.temperature
         if not self.profile.temperature:
@@ -221,7 +222,7 @@ class GeminiEncoder:
     def _contents(self, spoken: Sequence[Spoken], tail: Text | None) -> list[bytes | Wire]:
         """Return what is said, without the end of its last content."""
         opening = b'"contents":[' + (_opening(spoken[0].opening) if spoken else b"")
-        said = [opening, *self._conversation.parts(spoken, {})]
+        said = [opening, *self._conversation.parts(spoken)]
         if tail is None:
             return said
         joint = _between(spoken[-1].closing, "user") if spoken else _opening("user")

@@ -69,7 +69,8 @@ def _with_listed(shipped: ModelProfile, found: Listed) -> ModelProfile:
         made = replace(made, window_tokens=found.window_tokens, window_source=found.source)
         made = made.told(found.source, "context")
     if found.price is not None:
-        made = replace(made, price=_completed(found.price, shipped.price)).told(found.source, "price")
+        price = _completed(found.price, shipped.price)
+        made = replace(made, price=price).told(price.source, "price")
     return made
 
 

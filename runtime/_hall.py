@@ -25,7 +25,7 @@ from shoal.blueprints import (
     Lanes,
     ModelSettings,
     load,
-    refuse_unresolved,
+    refuse_unusable,
     resolve,
     stage_tools,
 )
@@ -46,7 +46,7 @@ from shoal.runtime._change import change
 from shoal.runtime._clock import Clock
 from shoal.runtime._control import Cancel, Command, Pause, Reach, Resume, steer
 from shoal.runtime._fork import plan_fork
-from shoal.runtime._host import ChildRequest, Serving
+from shoal.runtime._host import ChildRequest, Serving, Traced
 from shoal.runtime._keeper import Keeper
 from shoal.runtime._keys import Keys
 from shoal.runtime._lanes import WIDTHS, Job, LaneDesk
@@ -55,7 +55,7 @@ from shoal.runtime._live import Live
 from shoal.runtime._mcp import Connections, McpServer
 from shoal.runtime._mending import UNREADABLE, cancel_strays, mended
 from shoal.runtime._pools import Pools
-from shoal.runtime._program import Program, recorded, shipped_names
+from shoal.runtime._program import Program, recorded, shipped_names, warn_of_schemas
 from shoal.runtime._resuming import open_runs
 from shoal.runtime._run import Begun, RunActor
 from shoal.runtime._script_tools import signature
@@ -145,6 +145,8 @@ class Hall:
         lanes: Lanes | None = None,
     ) -> None:
         self.lane_defaults = lanes or Lanes()
+        self.traced: Traced | None = None
+        """Says which span a request belongs to; `None` where nobody is to know."""
         self.components = SHIPPED if components is None else components
         self.memory = memory
         self.journal = journal
@@ -276,7 +278,9 @@ class Hall:
                 f"{bundle.blueprint.name!r} wants the component {missing[0]!r} in its prompts, and this swarm has none"
                 f" of that name; {hint}"
             )
-        return Program(bundle, tools, connected, self.components)
+        program = Program(bundle, tools, connected, self.components)
+        warn_of_schemas((*connected, *(tool for tool, _ in program.shipped)))
+        return program
 
     def adopt(self, blueprint: Blueprint) -> Bundle:
         """Return *blueprint*, built in Python, with its workers; the same object is looked at and made ready once.
@@ -288,7 +292,7 @@ class Hall:
         return self._adopted.get(key, lambda: self._adopt(blueprint))
 
     def _adopt(self, blueprint: Blueprint) -> Bundle:
-        refuse_unresolved(blueprint)
+        refuse_unusable(blueprint)
         return bundle_of(blueprint, self._load)
 
     def defined(self, digest: str, tools: Sequence[Tool] = ()) -> Program:
@@ -771,7 +775,10 @@ class Hall:
 
     def ended(self, child: str) -> ChildEnded | None:
         """Return how *child* ended; `None` where it has not."""
-        return self.settled(child).as_child()
+        try:
+            return self.settled(child).as_child()
+        except JournalDamaged as damage:  # it is over, and what it said is lost: its parent goes on without
+            return ChildEnded(child, "error", None, f"its record cannot be read: {damage}")
 
     def _tell_parent(self, child: Live) -> None:
         """Tell the parent of a run that has ended; one that sleeps asks when it comes back."""

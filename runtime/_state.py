@@ -11,7 +11,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
-from functools import reduce
+from functools import lru_cache, reduce
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, final
 
 import msgspec
@@ -119,6 +120,8 @@ from shoal.runtime.tools import AGENT_WAIT, LOAD_TOOLS, Tool
 Phase: TypeAlias = Literal["running", "paused", "ended"]
 
 _DAY_S = 86_400
+# Most runs have none of what it stands for, and there are many of them.
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 BUILD = "build"
 """The function that fails, in an event on a component."""
 
@@ -301,16 +304,16 @@ class RunState:
         """What the hooks of the run's end decided, by hook: each is asked once."""
         self.crashes: list[float] = []
         """When its actor crashed, in unix seconds."""
-        self.loaded: dict[str, tuple[str, ...]] = {}
+        self.loaded: Mapping[str, tuple[str, ...]] = _NOTHING
         """Deferred tools that were loaded, by stage, in that order."""
         self.own_files: tuple[tuple[str, str], ...] = ()
         """Scripts of its own folder that are its tools: paths, and what the journal holds each under."""
         self._own: tuple[Tool, ...] = ()
-        self.facts: dict[str, Mapping[str, str]] = {}
+        self.facts: Mapping[str, Mapping[str, str]] = _NOTHING
         """What was looked up for components when it began, by component."""
-        self.left_out: dict[str, str] = {}
+        self.left_out: Mapping[str, str] = _NOTHING
         """Components that raised and are left out of the prompt, and what they raised."""
-        self.complained: set[str] = set()
+        self.complained: frozenset[str] = frozenset()
         """Components of which an event has said that they are left out."""
         self._day = -1
         """The day that a component says, in days since 1970; -1 where none says it."""
@@ -511,14 +514,14 @@ class RunState:
             self.copied = payload.forked_from[1]
 
     def on_facts(self, event: Event, payload: FactsRecorded) -> None:
-        self.facts[payload.component] = self._looked_up(payload.digest)
+        self.facts = {**self.facts, payload.component: self._looked_up(payload.digest)}
 
     def on_memory(self, event: Event, payload: MemoryLoaded) -> None:
-        self.facts[MEMORY] = {"state": payload.state, **self._looked_up(payload.digest)}
+        self.facts = {**self.facts, MEMORY: {"state": payload.state, **self._looked_up(payload.digest)}}
 
     def on_script_failed(self, event: Event, payload: ScriptFailed) -> None:
         if payload.function == BUILD:
-            self.complained.add(payload.script)
+            self.complained |= {payload.script}
 
     def on_tools(self, event: Event, payload: ToolsFound) -> None:
         self.own_files = payload.files
@@ -528,8 +531,11 @@ class RunState:
         self._restage(self.stage.name)
 
     def _looked_up(self, digest: str) -> Mapping[str, str]:
-        facts: dict[str, str] = {} if self._facts is None else json.loads(self._facts(digest))
-        return facts
+        return _NOTHING if self._facts is None else _parsed(self._facts(digest))
+
+    def take_facts_from(self, definition: Callable[[str], bytes]) -> None:
+        """Look up under *definition* from now on: the journal has by now what the run was born with."""
+        self._facts = definition
 
     def on_enter(self, event: Event, payload: StageEntered) -> None:
         layout = self.program.stages[payload.stage].layout
@@ -648,7 +654,8 @@ class RunState:
     def view_tokens(self) -> int:
         """Estimated tokens of what the stage's regions hold."""
         states = self.view.states
-        return sum([states[name].charged for name in self.view.layout.regions]) + self.view.standing_tokens
+        held = sum([states[name].charged for name in self.view.layout.regions])
+        return held + self.view.standing_tokens if self.view.standing else held
 
     def on_completed(self, event: Event, payload: InferenceCompleted) -> None:
         if event.seq > self.copied:
@@ -752,7 +759,7 @@ class RunState:
         known, _ = loadable(self.stage, texts(arguments, "names"))
         new = tuple(name for name in known if name not in before)
         if new:
-            self.loaded[stage] = (*before, *new)
+            self.loaded = {**self.loaded, stage: (*before, *new)}
             self._stage = loaded(self.stage, new)
 
     def on_nudge(self, event: Event, payload: Nudged) -> None:
@@ -1034,6 +1041,13 @@ def _limited(budget: Budget, given: BudgetGiven) -> Budget:
     """Return *budget* with the limits of *given* in place of its own."""
     limits = {name: value for name in given.__struct_fields__ if (value := getattr(given, name)) is not None}
     return replace(budget, **limits)
+
+
+@lru_cache(maxsize=256)
+def _parsed(facts: bytes) -> Mapping[str, str]:
+    """Return *facts* as they are kept; runs that were told the same share them."""
+    parsed: dict[str, str] = json.loads(facts)
+    return MappingProxyType(parsed)
 
 
 _STOPS: Mapping[str, str] = {"cancel": "stopped the run", "failed": "failed"}

@@ -33,7 +33,7 @@ from shoal.runtime._clock import Clock
 from shoal.runtime._control import Answer, Cancel, Command, Pause, Resume, Send, SetTimer, serve_commands, steer
 from shoal.runtime._hall import Hall
 from shoal.runtime._handle import Outcome, Run
-from shoal.runtime._host import ChildRequest
+from shoal.runtime._host import ChildRequest, Traced
 from shoal.runtime._lanes import sheltered
 from shoal.runtime._ledger import Ledger
 from shoal.runtime._limits import Limits
@@ -80,9 +80,10 @@ class Swarm:
         memory: What agents remember from run to run: a folder of Markdown files, or a memory of your own; `None` for
             nothing.
         lanes: How lanes serve runs whose blueprint says nothing else; `None` for what ships.
+        traced: Says which span a request belongs to, by run, root, seq and model; `None` says it of none.
 
     Raises:
-        ConfigInvalid: A component would move to another layer, or the memory cannot be a folder.
+        ConfigInvalid: Two components have one name, one would move to another layer, or the memory cannot be a folder.
     """
 
     def __init__(
@@ -103,7 +104,9 @@ class Swarm:
         components: Sequence[ContextComponent] = (),
         memory: str | os.PathLike[str] | Memory | None = None,
         lanes: Lanes | None = None,
+        traced: Traced | None = None,
     ) -> None:
+        self._traced = traced
         self._lanes = lanes
         self._providers = tuple(providers)
         self._observers = tuple(observers)
@@ -119,7 +122,9 @@ class Swarm:
         self._scripts = dict(scripts or {})
         self.components = Components(SHIPPED)
         """What may stand in prompts beside regions; change it before the runs that use it begin."""
+        given = Components()
         for component in components:
+            given.register(component)  # two of one name are a mistake; one of a shipped name is meant
             known = component.name in self.components
             (self.components.replace if known else self.components.register)(component)
         self._memory = FolderMemory(memory) if isinstance(memory, str | os.PathLike) else memory
@@ -153,6 +158,7 @@ class Swarm:
             self._memory,
             self._lanes,
         )
+        hall.traced = self._traced
         self.journal.observers.extend(self._observers)
         lanes = [lane.tree for lane in hall.lanes.values()]
         workers = {**self._beside, "housekeeping": hall.keeper.serve}

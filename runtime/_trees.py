@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
@@ -90,6 +91,8 @@ class _Agent:
         self._wanted = wanted
         self._afresh = afresh
         self._run_id: str | None = None
+        self._known_to: weakref.ref[Hall] | None = None
+        """The hall that it is a run of: a tree may be started again in another swarm, on another journal."""
         self._runs = 0
         """How many runs it has had, in earlier processes too."""
 
@@ -110,9 +113,10 @@ class _Agent:
 
     async def _begin(self, hall: Hall, path: str) -> Begun:
         place = f"agent {path} {_digest(self._wanted)} "
-        if self._run_id is not None:
+        if self._run_id is not None and self._known_to is not None and self._known_to() is hall:
             again = await self._go_on(hall, self._run_id, "it crashed", None)
         else:
+            self._run_id, self._known_to = None, weakref.ref(hall)
             again = await self._left_behind(hall, place)
         return again or await self._spawn(hall, place)
 

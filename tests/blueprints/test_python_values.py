@@ -23,6 +23,7 @@ from shoal.blueprints import (
     Finding,
     Gate,
     GlobSeed,
+    InteractionPoint,
     Lanes,
     LaneSettings,
     LiteralSeed,
@@ -36,7 +37,7 @@ from shoal.blueprints import (
     ToolRouting,
     TransformMapping,
     can_write,
-    refuse_unresolved,
+    refuse_unusable,
     resolve_observations,
     stage_tools,
     tool_name,
@@ -242,11 +243,25 @@ UNRESOLVED = [
 @pytest.mark.parametrize(("made", "id_"), UNRESOLVED, ids=[f"{n}-{id_}" for n, (_, id_) in enumerate(UNRESOLVED)])
 def test_a_blueprint_with_a_name_that_stands_for_nothing_is_refused(made: Blueprint, id_: str) -> None:
     with pytest.raises(BlueprintInvalid) as refused:
-        refuse_unresolved(made)
+        refuse_unusable(made)
     assert id_ in [finding.id for finding in refused.value.findings]
 
 
 def test_what_is_only_of_no_effect_or_for_children_is_not_refused_where_a_run_begins() -> None:
     mapping = BlueprintTransform("b", "c", (TransformMapping("nowhere", "elsewhere"),))
     stage = Stage("a", system_prompt="Do it.", required_tools=("none",), max_revisits=3)
-    refuse_unresolved(Blueprint("b", (stage,), regions=(NOTES,), transforms=(mapping,)))
+    refuse_unusable(Blueprint("b", (stage,), regions=(NOTES,), transforms=(mapping,)))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        Blueprint("b", (Stage("a", interaction_points=(InteractionPoint("go", "confirm", "Go?"),)),)),  # type: ignore[arg-type]
+        Blueprint("b", (Stage("a", max_iterations="7"),)),  # type: ignore[arg-type]
+        Blueprint("b", (Stage("a", seeds={"x": object()}),)),  # type: ignore[dict-item]
+        Blueprint("b", ("a",)),  # type: ignore[arg-type]
+    ],
+)
+def test_a_blueprint_that_a_journal_could_not_give_back_is_refused(made: Blueprint) -> None:
+    with pytest.raises(BlueprintInvalid, match="a value of another type"):
+        refuse_unusable(made)

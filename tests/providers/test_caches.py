@@ -391,6 +391,17 @@ def test_little_of_what_lies_in_memory_is_not_worth_bringing_back():
     assert used(cache, chat("a" * 400 + "d" * 400), 3.0, api="chat").read == 0
 
 
+def test_what_memory_holds_already_is_not_stored_again():
+    cache = SlotCache(slots=2)
+    for n, said in enumerate(("a" * 4000, "b" * 4000, "c" * 4000, "d" * 4000, "a" * 4000 + "e", "f" * 4000)):
+        used(cache, chat(said), n, api="chat")
+    for n, said in enumerate(("a" * 2000, "g" * 4000, "h" * 4000), 6):
+        used(cache, chat(said), n, api="chat")
+    assert cache._memory is not None
+    beginnings = [kept.pieces[-1].data[:1] for kept in cache._memory]
+    assert len(beginnings) == len(set(beginnings))
+
+
 def test_memory_is_bounded():
     cache = SlotCache()
     for n in range(SlotCache.MOST + 9):

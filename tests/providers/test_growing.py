@@ -50,6 +50,18 @@ def test_a_request_that_grew_has_the_bytes_of_one_made_anew(name: str, said: lis
         assert grown(asked) == encoders()[name](Request("m", messages=(segment(*map(copy, said[:count])),)))
 
 
+@pytest.mark.parametrize("name", ["messages", "responses", "gemini", "chat"])
+@given(said=st.lists(messages(), min_size=2, max_size=9), other=messages(), at=st.integers(1, 8), lost=st.booleans())
+def test_what_changed_in_the_middle_changes_what_is_sent(
+    name: str, said: list[Message], other: Message, at: int, *, lost: bool
+):
+    encode = encoders()[name]
+    encode(Request("m", messages=(segment(*said),)))
+    edited = [*said[: at % len(said)], *([] if lost else [other]), *said[at % len(said) + 1 :]] or [other]
+    anew = encoders()[name](Request("m", messages=(segment(*map(copy, edited)),)))
+    assert encode(Request("m", messages=(segment(*edited),))) == anew
+
+
 MARKERS = {
     "messages": b',"cache_control":{"type":"ephemeral"}',
     "responses": b',"prompt_cache_breakpoint":{"mode":"explicit"}',

@@ -111,6 +111,7 @@ def test_a_longer_lifetime_that_the_list_does_not_name_costs_what_ships(says: An
     assert price is not None
     assert (price.input, price.cache_write, price.cache_write_long) == (3, Decimal("2.5"), 5)
     assert price.source.endswith(f"`cache_write_long` from {shipped_source()}")
+    assert dict(shipped_profile("gpt-6.1-sol").sources)["price"] == price.source
 
 
 def test_a_price_that_changed_says_nothing_of_the_longer_lifetime(says: Any, types: Any):

@@ -22,7 +22,9 @@ from shoal.testing import Say, ScriptedProvider
 
 pytestmark = pytest.mark.anyio
 
-ASKS = blueprint(stage(available_tools=(), nudge=QUIET, interaction_points=(InteractionPoint("go", "confirm", "Go?"),)))
+ASKS = blueprint(
+    stage(available_tools=(), nudge=QUIET, interaction_points=(InteractionPoint("go", "Go?", style="confirm"),))
+)
 TWO = blueprint(stage("a", available_tools=(), transitions=(edge("b"),)), stage("b", available_tools=()))
 
 

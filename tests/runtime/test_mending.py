@@ -15,6 +15,7 @@ from shoal.blueprints import FanOut, InteractionPoint, Nudge
 from shoal.errors import JournalDamaged, JournalFailed, StartFailed
 from shoal.providers import Request
 from shoal.runtime import Event, Limits, MemoryJournal, SqliteJournal, tool
+from shoal.runtime.events import RunEnded
 from shoal.testing import Say, ScriptedProvider, call
 
 pytestmark = pytest.mark.anyio
@@ -276,6 +277,21 @@ async def test_a_child_that_cannot_be_read_ends_alone_and_its_parent_is_told(tmp
             assert await swarm.get(one).result() == lost
 
 
+async def test_a_child_that_was_over_and_cannot_be_read_counts_as_failed(tmp_path: Path):
+    path = tmp_path / "runs.db"
+    run, one, other = await handed_out(path)
+    with closing(SqliteJournal(path)) as journal:
+        seq = journal.find(one).events + 1
+        journal.append(Event(one, seq, 1.8e9, RunEnded("complete", "over")))
+    changed(path, f"UPDATE events SET payload = x'00' WHERE seq = {seq - 1} AND run = 2")
+    with closing(SqliteJournal(path, host="second")) as journal:
+        async with swarm_of(leads(worker="said"), journal=journal, seed=1) as swarm:
+            resumed = await swarm.resume_tree(run)
+            assert (await resumed.result()).output == "merged"
+            ended = {each.child: each.status for each in payloads(events_of(swarm, resumed), "ChildEnded")}
+            assert ended == {one: "error", other: "complete"}
+
+
 async def test_a_child_of_a_child_that_cannot_be_read_is_cancelled(tmp_path: Path):
     path = tmp_path / "runs.db"
     run, one, other = await handed_out(path)
@@ -301,7 +317,7 @@ async def test_a_run_below_one_that_cannot_be_read_is_not_resumed_alone(tmp_path
 
 async def test_a_sleeping_child_that_cannot_be_read_when_it_wakes_ends_and_its_parent_is_told(tmp_path: Path):
     path = tmp_path / "runs.db"
-    asks = blueprint(stage(available_tools=(), interaction_points=(InteractionPoint("go", "confirm", "Go?"),)))
+    asks = blueprint(stage(available_tools=(), interaction_points=(InteractionPoint("go", "Go?", style="confirm"),)))
     with closing(SqliteJournal(path, host="first")) as journal:
         async with swarm_of(plays("one", "two"), journal=journal, limits=Limits(idle_s=30.0)) as swarm:
             run = await swarm.spawn(asks, task="x", unattended=False)
