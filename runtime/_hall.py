@@ -13,13 +13,13 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Generic, TypeVar, final
+from typing import Any, Generic, TypeVar, final
 
 import anyio
 from msgspec.structs import replace
 
 from shoal.actors import ChildSpec, DynamicSupervisor, SupervisionEvent
-from shoal.blueprints import Blueprint, ChildSupervision, Lanes, ModelSettings, load, resolve, stage_tools
+from shoal.blueprints import Blueprint, ChildSupervision, Lanes, ModelSettings, Stage, load, resolve, stage_tools
 from shoal.errors import (
     DefinitionMissing,
     JournalDamaged,
@@ -30,12 +30,14 @@ from shoal.errors import (
 from shoal.errors import RunEnded as RunIsOver
 from shoal.providers import Breaker, Provider, ReasoningDelta, RetryPolicy, TextDelta
 from shoal.runtime import _threads
+from shoal.runtime._agentic import entered
 from shoal.runtime._budget import Purses
 from shoal.runtime._bundle import Bundle, bundle_of, read_definition
 from shoal.runtime._change import change
 from shoal.runtime._clock import Clock
 from shoal.runtime._control import Cancel, Command, Pause, Reach, Resume, steer
 from shoal.runtime._fork import plan_fork
+from shoal.runtime._function import AgenticCall, AgenticFunction, find
 from shoal.runtime._host import ChildRequest, Serving
 from shoal.runtime._keeper import Keeper
 from shoal.runtime._keys import Keys
@@ -56,8 +58,8 @@ from shoal.runtime._spawn import Birth, Drafting, conceive, give_birth, part_of
 from shoal.runtime._standings import Standing, Standings
 from shoal.runtime._state import RunState
 from shoal.runtime._transforms import as_seeds, carried
-from shoal.runtime.context import SHIPPED, Components
-from shoal.runtime.events import BudgetReached, ChildEnded, ChildSpawned, Lane, RestartRule, RunSpawned
+from shoal.runtime.context import AGENTIC, SHIPPED, Components
+from shoal.runtime.events import BudgetReached, ChildEnded, ChildSpawned, FrameEntered, Lane, RestartRule, RunSpawned
 from shoal.runtime.journal import Journal
 from shoal.runtime.scripts import MARK, Functions, Sandbox
 from shoal.runtime.tools import Memory, Permissions, Shell, Tool
@@ -145,6 +147,8 @@ class Hall:
         )
         self.sandbox = Sandbox(limits.scripts, threads=self.threads, trusted=scripts)
         self.connections = Connections(mcp)
+        self.functions: dict[str, AgenticFunction[..., Any]] = {}
+        """Agentic functions that were given in code, by qualified name; others are imported."""
         self.standings = Standings()
         self.keys = Keys(journal, clock)
         self.keeper = Keeper(
@@ -255,6 +259,34 @@ class Hall:
         """Return *blueprint*, built in Python, with its workers; the same object is made ready once."""
         key = (id(blueprint), signature(blueprint.folder))
         return self._adopted.get(key, lambda: bundle_of(blueprint, self._load))
+
+    def enlist(self, function: AgenticFunction[..., Any]) -> Bundle:
+        """Take note of *function*, and return what a run of it is made of."""
+        source = function.source
+        self.functions[source.qualname] = function
+        known = [each.name for each in self.components]
+        used = tuple([name for name in known if name in AGENTIC or name not in SHIPPED])
+        key = (source, function.name, function.job, used)
+        return self._adopted.get(key, lambda: Bundle(_blueprint_of(function, used), function=source))
+
+    def function(self, qualname: str) -> AgenticFunction[..., Any]:
+        """Return the agentic function of a qualified name: as it was given in code, else imported.
+
+        Raises:
+            DefinitionMissing: It cannot be had.
+        """
+        return self.functions.get(qualname) or find(qualname)
+
+    def check_function(self, program: Program) -> None:
+        """See that the agentic function that a run of *program* is, if it is one, is here; a changed one is named.
+
+        Raises:
+            DefinitionMissing: It is not; it is named.
+        """
+        was = program.function
+        if was is not None and self.function(was.qualname).source.digest != was.digest:
+            said = f"the agentic function {was.qualname!r} is not what it was when the run began"
+            warnings.warn(said, RuntimeWarning, stacklevel=3)
 
     def defined(self, digest: str, tools: Sequence[Tool] = ()) -> Program:
         """Return what the journal holds under *digest*, made ready to run.
@@ -584,7 +616,7 @@ class Hall:
             min(levels for levels in allowed if levels is not None),
             wanted.item,
             wanted.waited,
-            made.unattended,
+            made.unattended or isinstance(wanted.blueprint, AgenticCall),
             None,
             made.model,
             live.context.hidden_dir,
@@ -594,6 +626,7 @@ class Hall:
             carried=carried_over,
             budgets=() if wanted.detached else made.budgets,
             restarts=_rule_of(live.state.stage.stage.supervision) if wanted.source else None,
+            entered=_entered(wanted.blueprint),
         )
         spawned = ChildSpawned(
             run_id,
@@ -604,7 +637,13 @@ class Hall:
             wanted.waited,
             wanted.detached,
         )
-        await self.begin(birth, lambda: live.emit(spawned))
+
+        def announce() -> None:
+            if wanted.step is not None:
+                live.emit(wanted.step)
+            live.emit(spawned)
+
+        await self.begin(birth, announce)
         return run_id
 
     async def _parent(self, run_id: str) -> Live:
@@ -628,6 +667,8 @@ class Hall:
         return await self.program(bundle, (*wanted.tools, *self._passed_on(live.run_id, bundle, wanted.tools)))
 
     def _child_bundle(self, live: Live, wanted: ChildRequest) -> Bundle:
+        if isinstance(wanted.blueprint, AgenticCall):
+            return self.enlist(wanted.blueprint.function)
         if isinstance(wanted.blueprint, Blueprint):
             return self.adopt(wanted.blueprint)
         given = live.state.program.bundle.workers.get(str(wanted.blueprint))
@@ -720,7 +761,20 @@ class Hall:
         await self.keeper.stop(run_id)
 
 
-def _called(blueprint: str | Path | Blueprint) -> str:
+def _blueprint_of(function: AgenticFunction[..., Any], components: tuple[str, ...]) -> Blueprint:
+    """Return the blueprint that stands for *function*: one stage, which the function walks in its place."""
+    return Blueprint(
+        function.name, (Stage(function.name, transitions=()),), description=function.job, components=components
+    )
+
+
+def _entered(blueprint: str | Path | Blueprint | AgenticCall[Any]) -> FrameEntered | None:
+    return entered(blueprint.function, blueprint.arguments) if isinstance(blueprint, AgenticCall) else None
+
+
+def _called(blueprint: str | Path | Blueprint | AgenticCall[Any]) -> str:
+    if isinstance(blueprint, AgenticCall):
+        return blueprint.function.name
     return blueprint.name if isinstance(blueprint, Blueprint) else str(blueprint)
 
 

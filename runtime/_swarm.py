@@ -27,9 +27,11 @@ from shoal.blueprints import Blueprint, Lanes
 from shoal.errors import ConfigInvalid, PartMissing, RestartsExhausted, RunIsPaused, RunNotFound, SpawnRefused
 from shoal.errors import RunEnded as RunIsOver
 from shoal.providers import Provider, RetryPolicy, TextDelta
+from shoal.runtime._agentic import entered
 from shoal.runtime._attachment import Attachable, SeedValue, attachments, prepared
 from shoal.runtime._clock import Clock
 from shoal.runtime._control import Answer, Cancel, Command, Pause, Resume, Send, SetTimer, serve_commands, steer
+from shoal.runtime._function import AgenticCall, AgenticFunction
 from shoal.runtime._hall import Hall
 from shoal.runtime._handle import Outcome, Run
 from shoal.runtime._host import ChildRequest
@@ -335,9 +337,22 @@ class Swarm:
         returns: type[T],
     ) -> Run[T]: ...
 
+    @overload
     async def spawn(
         self,
-        blueprint: str | Path | Blueprint,
+        blueprint: AgenticCall[T],
+        *,
+        workdir: str | Path = ".",
+        model: str | None = None,
+        output_dir: str | Path | None = None,
+        trace: str | None = None,
+        key: str | None = None,
+        budget: BudgetGiven | None = None,
+    ) -> Run[T]: ...
+
+    async def spawn(
+        self,
+        blueprint: str | Path | Blueprint | AgenticCall[Any],
         *,
         task: str | None = None,
         seeds: Mapping[str, SeedValue] | None = None,
@@ -356,7 +371,8 @@ class Swarm:
         """Start a run of *blueprint* and return its handle; everything that can be refused is refused here.
 
         Args:
-            blueprint: A name of the library, a path, or a `Blueprint`.
+            blueprint: A name of the library, a path, a `Blueprint`, or an agentic function with its arguments
+                (`bound`), which says itself what it is given, which tools it has, and what it returns.
             task: Its task; `None` for none.
             seeds: Values by name for the regions that take a caller's value. The run sees nothing else of its caller.
             tools: Functions that it may call; stages that list them see them, and all stages do if none lists them.
@@ -397,13 +413,13 @@ class Swarm:
             return await self._begin(wanted, self._clock.new_id())
         async with self.hall.keys.held(key, self._clock.new_id()) as found:
             if isinstance(found, RunRow):
-                return Run(self, found.run_id, found.name, returns)
+                return Run(self, found.run_id, found.name, _type_of(wanted))
             return await self._begin(wanted, found)
 
     async def _begin(self, wanted: SpawnRequest, run_id: str) -> Run[Any]:
         birth = await self._birth(wanted, run_id)
         await self.hall.begin(birth)
-        return Run(self, run_id, birth.program.blueprint.name, wanted.returns)
+        return Run(self, run_id, birth.program.blueprint.name, _type_of(wanted))
 
     async def spawn_many(self, requests: Iterable[SpawnRequest]) -> list[Run[Any]]:
         """Start runs, all or none, and return their handles in the same order; one transaction journals them all.
@@ -433,7 +449,7 @@ class Swarm:
                     found_id, name = found, births[-1].program.blueprint.name
                 else:
                     found_id, name = found.run_id, found.name
-                runs.append(Run(self, found_id, name, each.returns))
+                runs.append(Run(self, found_id, name, _type_of(each)))
             await self.hall.begin_all(births)
         return runs
 
@@ -443,6 +459,9 @@ class Swarm:
 
     async def _birth(self, request: SpawnRequest, run_id: str) -> Birth:
         wanted = self._completed(request)
+        called = wanted.blueprint if isinstance(wanted.blueprint, AgenticCall) else None
+        if called is not None:
+            _check_call(wanted, called)
         program = await self._program(wanted.blueprint, [as_tool(tool) for tool in wanted.tools])
         depth = program.blueprint.max_child_depth
         return Birth(
@@ -452,7 +471,7 @@ class Swarm:
             dict(wanted.seeds),
             Path(wanted.workdir),
             deeper=self._limits.max_child_depth if depth is None else depth,
-            unattended=wanted.unattended,
+            unattended=wanted.unattended or called is not None,
             key=wanted.key,
             model=wanted.model,
             output_dir=None if wanted.output_dir is None else _absolute(wanted.output_dir),
@@ -461,6 +480,7 @@ class Swarm:
             output_instructions=wanted.output_instructions,
             budget=wanted.budget,
             output_schema=None if wanted.returns is None else schema_of(wanted.returns),
+            entered=None if called is None else entered(called.function, called.arguments),
         )
 
     async def spawn_child(
@@ -522,7 +542,7 @@ class Swarm:
         self,
         run_id: str,
         *,
-        tools: Sequence[GivenTool] = (),
+        tools: Sequence[GivenTool | AgenticFunction[..., Any]] = (),
         budget: BudgetGiven | None = None,
         blueprint: str | Path | Blueprint | None = None,
     ) -> Run:
@@ -550,7 +570,7 @@ class Swarm:
             raise RunIsOver(
                 f"run {row.run_id} is over ({row.status}); spawn it again to run it once more", run_id=row.run_id
             )
-        given = [as_tool(tool) for tool in tools]
+        given = self._given(tools)
         asleep = [each for each in rows if each.run_id not in hall.keeper.made_of]
         run_ids = [each.run_id for each in asleep]
         claim(self.journal, run_ids, self._clock.unix())
@@ -576,12 +596,16 @@ class Swarm:
         await self.hall.change(run_id, program)
         return program
 
-    async def _program(self, blueprint: str | Path | Blueprint, given: Sequence[Tool]) -> Program:
+    async def _program(self, blueprint: str | Path | Blueprint | AgenticCall[Any], given: Sequence[Tool]) -> Program:
         hall = self.hall
+        if isinstance(blueprint, AgenticCall):
+            return await hall.program(hall.enlist(blueprint.function))
         bundle = hall.adopt(blueprint) if isinstance(blueprint, Blueprint) else hall.bundle(blueprint)
         return await hall.program(bundle, given)
 
-    async def fork(self, run_id: str, *, at: int | None = None, tools: Sequence[GivenTool] = ()) -> Run:
+    async def fork(
+        self, run_id: str, *, at: int | None = None, tools: Sequence[GivenTool | AgenticFunction[..., Any]] = ()
+    ) -> Run:
         """Copy the history of a run into a new one that goes on from there; the run itself is left as it is.
 
         The fork is made of what the run was made of, whatever became of its files since. It begins behind the last step
@@ -602,7 +626,14 @@ class Swarm:
             JournalDamaged: An event up to there cannot be read.
         """
         row = self.journal.find(run_id)
-        return self.get(await self.hall.fork(row.run_id, at, [as_tool(tool) for tool in tools]))
+        return self.get(await self.hall.fork(row.run_id, at, self._given(tools)))
+
+    def _given(self, tools: Sequence[GivenTool | AgenticFunction[..., Any]]) -> list[Tool]:
+        """Return what is given again for a run that is taken up; agentic functions are taken note of."""
+        for each in tools:
+            if isinstance(each, AgenticFunction):
+                self.hall.enlist(each)
+        return [as_tool(each) for each in tools if not isinstance(each, AgenticFunction)]
 
     # --- steering
 
@@ -748,6 +779,31 @@ def _unix(at: float | datetime) -> float:
     if at.tzinfo is None:
         raise ConfigInvalid(f"{at!r} has no time zone; give it one, such as `datetime.now(UTC)` has")
     return at.timestamp()
+
+
+def _type_of(wanted: SpawnRequest) -> Any:
+    """Return the type of what a run gives; `None` for text."""
+    return wanted.blueprint.function.returns if isinstance(wanted.blueprint, AgenticCall) else wanted.returns
+
+
+def _check_call(wanted: SpawnRequest, called: AgenticCall[Any]) -> None:
+    """Refuse what a spawn says of an agentic function that the function says itself.
+
+    Raises:
+        SpawnRefused: It is named.
+    """
+    said = {
+        "task": wanted.task,
+        "seeds": wanted.seeds,
+        "tools": wanted.tools,
+        "returns": wanted.returns,
+        "output_format": wanted.output_format,
+        "output_instructions": wanted.output_instructions,
+    }
+    odd = next((name for name, value in said.items() if value), None)
+    if odd is not None:
+        name = called.function.name
+        raise SpawnRefused(f"`{name}` is a function: `{odd}` is no word of its spawn; give it what it needs in `bound`")
 
 
 def _absolute(path: str | Path) -> Path:

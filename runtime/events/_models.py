@@ -29,6 +29,7 @@ class InferenceStarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
         renders: What scripts rendered of custom regions: region, and the digest under which the journal holds it. A
             region whose script showed nothing that can be used is not among them.
         wanted_tokens: The reply budget that was asked for, where the window leaves less; 0 where it leaves it all.
+        call: The call of an agentic function that it belongs to, as seq of its `CallOpened`; 0 for none.
     """
 
     purpose: Purpose
@@ -43,6 +44,7 @@ class InferenceStarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
     base: int = 0
     renders: tuple[tuple[str, str], ...] = ()
     wanted_tokens: int = 0
+    call: int = 0
 
 
 @final

@@ -8,6 +8,7 @@ from shoal.runtime.context import PartStored
 from shoal.runtime.events import (
     NUMBERS,
     BlueprintChanged,
+    CallOpened,
     FactsRecorded,
     MemoryLoaded,
     Payload,
@@ -29,6 +30,9 @@ def definitions_of(payload: Payload) -> Iterator[str]:
         yield from (digest for _, digest in payload.scripts)
     elif isinstance(payload, FactsRecorded | MemoryLoaded):
         yield payload.digest
+    elif isinstance(payload, CallOpened):
+        if payload.tools:
+            yield payload.tools
     elif isinstance(payload, ToolsFound):
         yield from (digest for _, digest in payload.files)
     elif isinstance(payload, RENDERING):

@@ -43,7 +43,7 @@ _HOMES = {
     "shoal.blueprints": ("Blueprint", "Edge", "Region", "Stage", "load"),
     "shoal.errors": ("BlueprintError", "MailboxError", "ProviderError", "RunError", "ShoalError", "SupervisorError"),
     "shoal.providers": ("Usage",),
-    "shoal.runtime": ("Event", "Ledger", "Outcome", "Run", "agent", "tool"),
+    "shoal.runtime": ("Context", "Event", "Ledger", "Outcome", "Run", "agent", "agentic", "tool"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _ROOMS = ("actors", "blueprints", "errors", "observability", "providers", "runtime")
@@ -53,6 +53,7 @@ __all__ = [
     "Blueprint",
     "BlueprintError",
     "ChildSpec",
+    "Context",
     "DynamicSupervisor",
     "Edge",
     "Event",
@@ -71,6 +72,7 @@ __all__ = [
     "Usage",
     "Worker",
     "agent",
+    "agentic",
     "load",
     "run",
     "tool",
