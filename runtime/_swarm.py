@@ -545,7 +545,7 @@ class Swarm:
         tools: Sequence[GivenTool | AgenticFunction[..., Any]] = (),
         budget: BudgetGiven | None = None,
         blueprint: str | Path | Blueprint | None = None,
-    ) -> Run:
+    ) -> Run[Any]:
         """Take up a run of the journal that was interrupted or is paused, with everything of its tree that is not over.
 
         Args:
@@ -583,13 +583,16 @@ class Swarm:
         except BaseException:
             release(self.journal, run_ids)
             raise
+        program = programs.get(row.run_id) or hall.keeper.made_of.get(row.run_id)
+        function = None if program is None else program.function
+        returns = None if function is None else hall.function(function.qualname).returns
         await take_up(hall, asleep, programs)
         orphans = await cancel_orphans(hall, rows)
         # The run itself first: its limits change as it goes on.
         for each in sorted(rows, key=lambda each: each.run_id != row.run_id):
             if each.status == "paused" and each.run_id not in orphans:
                 await self.resume(each.run_id, budget=budget if each.run_id == row.run_id else None)
-        return Run(self, row.run_id, row.name)
+        return Run(self, row.run_id, row.name, returns)
 
     async def _changed(self, run_id: str, blueprint: str | Path | Blueprint, given: Sequence[Tool]) -> Program:
         program = await self._program(blueprint, given)
