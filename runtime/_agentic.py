@@ -181,7 +181,7 @@ class Context:
         """
         toolset = offered(tools)
         schema = None if returns is None else schema_of(returns)
-        asked = Asked(prompt, position, self._line(output), schema, toolset, model, max_tokens, timestamp)
+        asked = Asked(prompt, position, self._line(output), schema, toolset, model, max_tokens, timestamp=timestamp)
         read = partial(validated, returns) if returns is not None else str
         return answered(self._running, self._frame, self._number(), asked, read)
 
@@ -210,9 +210,8 @@ class Context:
             ProviderError: The vendor's last word.
         """
         menu = menu_of(options)
-        asked = Asked(
-            f"{question}\n\n{menu.text}", position, Decision().line, menu.schema, offered(tools), model, None, False
-        )
+        whole = f"{question}\n\n{menu.text}"
+        asked = Asked(whole, position, Decision().line, menu.schema, offered(tools), model)
         return answered(self._running, self._frame, self._number(), asked, menu.read)
 
     def _line(self, output: Contract | None) -> str:

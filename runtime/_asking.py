@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, final
 import anyio
 import msgspec
 
-from shoal.blueprints import tool_name
+from shoal.blueprints import Permission, tool_name
 from shoal.errors import (
     ContextOverflow,
     HardCapExceeded,
@@ -198,8 +198,8 @@ class Asked:
     schema: str | None
     tools: Tools
     model: str | None
-    max_tokens: int | None
-    timestamp: bool
+    max_tokens: int | None = None
+    timestamp: bool = False
 
     @property
     def digest(self) -> str:
@@ -391,7 +391,7 @@ async def _send(asking: _Asking, call: Call) -> None:
         live.run_id,
         timeout_s=live.host.limits.request_timeout_s,
     )
-    over = await measure(live, serving, request, size)
+    over = await measure(live, serving, request, size, call=call.seq)
     if over:
         raise overflow(serving, tokens, wanted)
     sending = _Sending(serving, prompt, request, size, tokens, wanted)
@@ -480,7 +480,7 @@ async def _run_calls(asking: _Asking, made: Round) -> None:
     await asking.running.ready()
     live, tools = asking.live, asking.asked.tools.tools
     state = live.state
-    permitted = {
+    permitted: dict[str, Permission] = {
         name: live.host.permissions.of(tool, state.stage.stage, state.program.blueprint) for name, tool in tools.items()
     }
     to_run: list[tuple[int, Tool, Mapping[str, Any]]] = []

@@ -11,7 +11,19 @@ from dataclasses import dataclass
 from functools import cached_property, update_wrapper
 from importlib import import_module
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, final, get_type_hints, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    TypeVar,
+    cast,
+    final,
+    get_args,
+    get_type_hints,
+    overload,
+)
 
 from shoal.errors import ConfigInvalid, DefinitionMissing, SpawnRefused, ToolInvalid
 from shoal.runtime._bundle import Source
@@ -137,7 +149,8 @@ class AgenticFunction(Generic[P, R]):
                 positional.append(values[name])
             elif name in values:
                 named[name] = values[name]
-        return cast("Any", self.function)(ctx, *positional, **named)
+        function: Callable[..., Coroutine[Any, Any, R]] = self.function
+        return function(ctx, *positional, **named)
 
     @cached_property
     def _types(self) -> Mapping[str, Any]:
@@ -293,9 +306,10 @@ def agentic(
 
 
 def _one_of(expose: str) -> Expose:
-    if expose not in ("io", "llm", "full", "hidden"):
+    known = next((each for each in get_args(Expose) if each == expose), None)
+    if known is None:
         raise ConfigInvalid(f"`expose` is {expose!r}; take `io`, `llm`, `full` or `hidden`")
-    return cast("Expose", expose)
+    return cast("Expose", known)
 
 
 def _caps(render_range: Mapping[str, int]) -> tuple[int | None, int | None]:

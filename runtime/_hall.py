@@ -253,6 +253,13 @@ class Hall:
                 f"{bundle.blueprint.name!r} wants the component {missing[0]!r} in its prompts, and this swarm has none"
                 f" of that name; {hint}"
             )
+        used = self.components.used(bundle.blueprint.components)
+        odd = [each.name for each in used if each.layer == "L2"]
+        if odd and bundle.function is None:
+            raise SpawnRefused(
+                f"{bundle.blueprint.name!r} wants the component {odd[0]!r} in its prompts, which stands in calls of "
+                "agentic functions only; take it out"
+            )
         return Program(bundle, tools, connected, self.components)
 
     def adopt(self, blueprint: Blueprint) -> Bundle:

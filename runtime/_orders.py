@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from shoal.blueprints import Blueprint
+from shoal.errors import SpawnRefused
 from shoal.runtime._attachment import SeedValue
 from shoal.runtime.events import BudgetGiven
 from shoal.runtime.tools import FunctionTool, Tool
@@ -57,6 +58,27 @@ class SpawnRequest:
     output_instructions: str | None = None
     budget: BudgetGiven | None = None
     returns: type[Any] | None = None
+
+
+def check_call(wanted: SpawnRequest, function: str) -> None:
+    """Refuse what a spawn says of an agentic *function* that the function says itself.
+
+    Raises:
+        SpawnRefused: It is named.
+    """
+    said = {
+        "task": wanted.task,
+        "seeds": wanted.seeds,
+        "tools": wanted.tools,
+        "returns": wanted.returns,
+        "output_format": wanted.output_format,
+        "output_instructions": wanted.output_instructions,
+    }
+    odd = next((name for name, value in said.items() if value), None)
+    if odd is not None:
+        raise SpawnRefused(
+            f"{function!r} is an agentic function, of which a spawn says no `{odd}`; give it what it needs in `bound`"
+        )
 
 
 def schema_of(returns: type[Any]) -> str:

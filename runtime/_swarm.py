@@ -39,7 +39,7 @@ from shoal.runtime._lanes import sheltered
 from shoal.runtime._ledger import Ledger, ledger_of
 from shoal.runtime._limits import Limits
 from shoal.runtime._mcp import McpServer
-from shoal.runtime._orders import GivenTool, SpawnRequest, schema_of
+from shoal.runtime._orders import GivenTool, SpawnRequest, check_call, schema_of
 from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._program import Program
 from shoal.runtime._resuming import cancel_orphans, claim, defined, open_runs, release, take_up
@@ -461,7 +461,7 @@ class Swarm:
         wanted = self._completed(request)
         called = wanted.blueprint if isinstance(wanted.blueprint, AgenticCall) else None
         if called is not None:
-            _check_call(wanted, called)
+            check_call(wanted, called.function.name)
         program = await self._program(wanted.blueprint, [as_tool(tool) for tool in wanted.tools])
         depth = program.blueprint.max_child_depth
         return Birth(
@@ -787,26 +787,6 @@ def _unix(at: float | datetime) -> float:
 def _type_of(wanted: SpawnRequest) -> Any:
     """Return the type of what a run gives; `None` for text."""
     return wanted.blueprint.function.returns if isinstance(wanted.blueprint, AgenticCall) else wanted.returns
-
-
-def _check_call(wanted: SpawnRequest, called: AgenticCall[Any]) -> None:
-    """Refuse what a spawn says of an agentic function that the function says itself.
-
-    Raises:
-        SpawnRefused: It is named.
-    """
-    said = {
-        "task": wanted.task,
-        "seeds": wanted.seeds,
-        "tools": wanted.tools,
-        "returns": wanted.returns,
-        "output_format": wanted.output_format,
-        "output_instructions": wanted.output_instructions,
-    }
-    odd = next((name for name, value in said.items() if value), None)
-    if odd is not None:
-        name = called.function.name
-        raise SpawnRefused(f"`{name}` is a function: `{odd}` is no word of its spawn; give it what it needs in `bound`")
 
 
 def _absolute(path: str | Path) -> Path:

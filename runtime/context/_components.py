@@ -106,8 +106,8 @@ class ContextComponent:
 
     Args:
         name: Its name, which is its owner in every account of the prompt.
-        layer: `L0` is the same for all runs of a swarm and stands in front; `L1` belongs to the run; `L2` belongs to one
-            call of a model by an agentic function, opens its message, and is in no later request.
+        layer: `L0` is the same for all runs of a swarm and stands in front; `L1` belongs to the run; `L2` belongs to
+            one call of a model by an agentic function, opens its message, and is in no later request.
         order: Its place in the layer; the smaller, the earlier, and the steadier it should be.
         condition: Says whether it is there at all.
         build: Returns its text; `None` or an empty text for nothing.

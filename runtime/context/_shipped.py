@@ -163,6 +163,10 @@ def _date(around: Surroundings) -> str:
 # --- inside an agentic function
 
 _MOST_PATH = 20
+_NO_RETURN = (
+    "Do not call `{function}` yourself, though it may be among your tools: it would only come back to where you are. "
+    "Use the tools below it."
+)
 _FENCE = "memory-context"
 _RECALLED = "What memory holds of what follows. It was kept by earlier runs and is not a new request."
 
@@ -193,8 +197,7 @@ def _situation(around: Surroundings) -> str:
         f"Call path: {' → '.join(path)}",
         *([f"Position: {inside.position}"] if inside.position else []),
         *([f"Your output: {inside.output}"] if inside.output else []),
-        f"Do not call `{inside.function}` yourself, though it may be among your tools: it would only come back to where "
-        "you are. Use the tools below it.",
+        _NO_RETURN.replace("{function}", inside.function),
     ]
     return tagged(SITUATION, "\n".join(lines))
 
@@ -257,6 +260,5 @@ AGENTIC = tuple([component.name for component in SHIPPED if component.name not i
 """What agentic functions get of it."""
 _IN_CALLS = {INLINE_PROMPT, *(component.name for component in SHIPPED if component.layer == "L2")}
 
-assert {component.name for component in SHIPPED} - _IN_CALLS <= set(
-    COMPONENTS
-)  # the names that blueprints are checked against
+# The names that blueprints are checked against.
+assert {component.name for component in SHIPPED} - _IN_CALLS <= set(COMPONENTS)

@@ -167,6 +167,7 @@ class TokensMeasured(msgspec.Struct, frozen=True, gc=False, array_like=True):
         estimated: What its regions were estimated at, uncorrected.
         base: Estimate of what is in no region: tool schemas and framing.
         job: Id of the lane job it belongs to; 0 for none.
+        call: The call of an agentic function that it belongs to, as seq of its `CallOpened`; 0 for none.
     """
 
     model: str
@@ -175,6 +176,7 @@ class TokensMeasured(msgspec.Struct, frozen=True, gc=False, array_like=True):
     estimated: int
     base: int = 0
     job: int = 0
+    call: int = 0
 
 
 @final

@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agentkit import asked, cut_after, journaled, replies, resumed
-from runkit import events_of, payloads, swarm_of
+from agentkit import cut_after, journaled, replies, resumed
 
 import shoal
-from shoal.errors import DefinitionMissing
-from shoal.runtime import MemoryJournal, SqliteJournal
 from shoal.testing import ScriptedProvider, call
 
 pytestmark = pytest.mark.anyio
