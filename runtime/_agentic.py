@@ -128,7 +128,7 @@ class Context:
         output: Contract | None = None,
         position: str = "",
         tools: Sequence[GivenTool | AgenticFunction[..., Any] | str] = (),
-        model: str | None = None,
+        model: str | Sequence[str] = (),
         max_tokens: int | None = None,
         timestamp: bool = False,
     ) -> Coroutine[Any, Any, str]: ...
@@ -142,7 +142,7 @@ class Context:
         output: Contract | None = None,
         position: str = "",
         tools: Sequence[GivenTool | AgenticFunction[..., Any] | str] = (),
-        model: str | None = None,
+        model: str | Sequence[str] = (),
         max_tokens: int | None = None,
         timestamp: bool = False,
     ) -> Coroutine[Any, Any, T]: ...
@@ -155,7 +155,7 @@ class Context:
         output: Contract | None = None,
         position: str = "",
         tools: Sequence[GivenTool | AgenticFunction[..., Any] | str] = (),
-        model: str | None = None,
+        model: str | Sequence[str] = (),
         max_tokens: int | None = None,
         timestamp: bool = False,
     ) -> Coroutine[Any, Any, Any]:
@@ -169,7 +169,8 @@ class Context:
             position: Where in the function the call stands, for the model.
             tools: What the model may call: typed async functions, functions declared with `as_tool`, and names of
                 built-in tools.
-            model: `provider:model`; `None` for the run's.
+            model: `provider:model`, or several of them, the best first; none takes whoever serves the run. A model that
+                the spawn names goes before.
             max_tokens: Longest answer; `None` for as much as the model writes.
             timestamp: Tell the model the time.
 
@@ -181,7 +182,9 @@ class Context:
         """
         toolset = offered(tools)
         schema = None if returns is None else schema_of(returns)
-        asked = Asked(prompt, position, self._line(output), schema, toolset, model, max_tokens, timestamp=timestamp)
+        asked = Asked(
+            prompt, position, self._line(output), schema, toolset, _models(model), max_tokens, timestamp=timestamp
+        )
         read = partial(validated, returns) if returns is not None else str
         return answered(self._running, self._frame, self._number(), asked, read)
 
@@ -192,7 +195,7 @@ class Context:
         options: Sequence[T],
         position: str = "",
         tools: Sequence[GivenTool | AgenticFunction[..., Any] | str] = (),
-        model: str | None = None,
+        model: str | Sequence[str] = (),
     ) -> Coroutine[Any, Any, T]:
         """Have a model choose one of *options*, and return that.
 
@@ -202,7 +205,8 @@ class Context:
                 model is told what they do.
             position: Where in the function the call stands, for the model.
             tools: What the model may call before it chooses.
-            model: `provider:model`; `None` for the run's.
+            model: `provider:model`, or several of them, the best first; none takes whoever serves the run. A model that
+                the spawn names goes before.
 
         Raises:
             OutputInvalid: No option was chosen, however often the model was asked.
@@ -211,7 +215,7 @@ class Context:
         """
         menu = menu_of(options)
         whole = f"{question}\n\n{menu.text}"
-        asked = Asked(whole, position, Decision().line, menu.schema, offered(tools), model)
+        asked = Asked(whole, position, Decision().line, menu.schema, offered(tools), _models(model))
         return answered(self._running, self._frame, self._number(), asked, menu.read)
 
     def _line(self, output: Contract | None) -> str:
@@ -623,6 +627,10 @@ def _outcome(left: FrameLeft, function: AgenticFunction[..., Any]) -> Any:
     if left.status == "done":
         return function.read(str(left.output))
     raise revived(left.error, left.reason)
+
+
+def _models(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _shape(value: object) -> str:

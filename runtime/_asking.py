@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, final
 import anyio
 import msgspec
 
-from shoal.blueprints import Permission, tool_name
+from shoal.blueprints import ModelChoice, ModelSettings, Permission, tool_name
 from shoal.errors import (
     ContextOverflow,
     HardCapExceeded,
@@ -187,7 +187,7 @@ class Asked:
         line: What becomes of the answer; empty where nothing is said.
         schema: JSON schema of the answer; `None` for text.
         tools: What may be called.
-        model: `provider:model`; `None` for the run's.
+        models: Who may serve it, as `provider:model`, best first; empty for whoever serves the run.
         max_tokens: Longest answer; `None` for no limit of its own.
         timestamp: The model is told the time.
     """
@@ -197,7 +197,7 @@ class Asked:
     line: str
     schema: str | None
     tools: Tools
-    model: str | None
+    models: tuple[str, ...]
     max_tokens: int | None = None
     timestamp: bool = False
 
@@ -211,7 +211,7 @@ class Asked:
             self.line,
             self.schema or "",
             self.tools.offered.digest.hex(),
-            self.model or "",
+            *self.models,
             str(self.max_tokens),
             str(self.timestamp),
         )
@@ -362,7 +362,9 @@ async def _recalled(live: Live, prompt: str) -> str:
 
 def _candidates(asking: _Asking) -> list[Serving]:
     live = asking.live
-    found = live.host.serving(None, asking.asked.model or live.state.made_by.model)
+    choices = [name.partition(":") for name in asking.asked.models]
+    settings = ModelSettings(tuple([ModelChoice(provider, model or None) for provider, _, model in choices]))
+    found = live.host.serving(settings, live.state.made_by.model)
     return [each for each in found if each.label not in asking.tried]
 
 

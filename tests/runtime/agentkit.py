@@ -34,7 +34,9 @@ def tree_of(request: Any) -> str:
 
 async def called(function: AgenticCall[Any], provider: Provider, **more: Any) -> tuple[Outcome[Any], list[Event]]:
     """Run *function* once, and return how that ended, with its events."""
-    options = {name: more.pop(name) for name in ("limits", "memory", "components", "permissions") if name in more}
+    options = {
+        name: more.pop(name) for name in ("limits", "memory", "components", "permissions", "retry") if name in more
+    }
     async with swarm_of(provider, **options) as swarm:
         run = await swarm.spawn(function, **more)
         outcome = await run.result()
