@@ -526,8 +526,8 @@ class Running:
             await self.live.durable()
             if inspect.iscoroutinefunction(function):
                 return as_json(None, await function(*args))
-            value = await anyio.to_thread.run_sync(partial(function, *args), limiter=self.live.host.threads)
-            return as_json(None, await value if inspect.isawaitable(value) else value)
+            value = await anyio.to_thread.run_sync(_called, function, args, limiter=self.live.host.threads)
+            return as_json(None, value)
 
         return json.loads(await self._recorded(frame, number, "step", digest, made))
 
@@ -627,6 +627,14 @@ def _outcome(left: FrameLeft, function: AgenticFunction[..., Any]) -> Any:
     if left.status == "done":
         return function.read(str(left.output))
     raise revived(left.error, left.reason)
+
+
+def _called(function: Callable[..., Any], args: Sequence[Any]) -> Any:
+    value = function(*args)
+    if inspect.iscoroutine(value):
+        value.close()
+        raise TypeError("a step was given a function that returns a coroutine; give it the async function itself")
+    return value
 
 
 def _models(given: str | Sequence[str]) -> tuple[str, ...]:

@@ -55,11 +55,10 @@ def offer_of(data: bytes) -> ToolSet:
 
 
 def newest_prompt(state: RunState) -> Prompt | None:
-    """Return what the call that was opened last shows its model; `None` before the first."""
-    calls = state.frames.calls
-    if not calls:
+    """Return what the call that the run was last at shows its model; `None` where it has made none."""
+    call = state.frames.calls.get(state.frames.newest)
+    if call is None:
         return None
-    call = calls[next(reversed(calls))]
     return call_prompt(state, call, offer_of(state.kept(call.opened.tools)) if call.opened.tools else NO_TOOLS)
 
 

@@ -135,7 +135,7 @@ class Frame(msgspec.Struct, gc=False):
 class Frames:
     """The frames of one run, and the calls of models in them."""
 
-    __slots__ = ("_requests", "calls", "frames", "made", "replies", "root")
+    __slots__ = ("_requests", "calls", "frames", "made", "newest", "replies", "root")
 
     def __init__(self) -> None:
         self.frames: dict[int, Frame] = {}
@@ -144,6 +144,8 @@ class Frames:
         """By seq, which is the order in which they were opened."""
         self.root = 0
         """The frame of the run's own function; 0 before it began."""
+        self.newest = 0
+        """The call of which the newest event is; 0 before the first."""
         self.replies: dict[int, Round] = {}
         """Every reply in a call, by its seq."""
         self.made: dict[tuple[int, bool, int], tuple[Message, ...]] = {}
@@ -193,10 +195,12 @@ class Frames:
         frame.calls[payload.call] = event.seq
         frame.note(payload.call, "infer", payload.digest)
         self.calls[event.seq] = Call(event.seq, payload)
+        self.newest = event.seq
 
     def ask(self, event: Event, payload: InferenceStarted) -> None:
         """Take note that a request of a call goes out."""
         self._requests[event.seq] = (payload.call, payload)
+        self.newest = payload.call
         self.calls[payload.call].asked = (payload.estimated, payload.base)
 
     def hear(self, event: Event, payload: InferenceCompleted) -> Call | None:
@@ -205,6 +209,7 @@ class Frames:
         if asked is None:
             return None
         number, started = asked
+        self.newest = number
         call = self.calls[number]
         made = Round(event.seq, payload, started.provider, started.model, calls_of(event.seq, payload))
         call.said.append(made)
@@ -235,6 +240,7 @@ class Frames:
         """Return all of it as plain values; equal ones give equal dumps."""
         return {
             "root": self.root,
+            "newest": self.newest,
             "frames": {seq: msgspec.structs.astuple(frame) for seq, frame in self.frames.items()},
             "calls": {seq: msgspec.structs.astuple(call) for seq, call in self.calls.items()},
             "requests": dict(self._requests),

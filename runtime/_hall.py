@@ -407,6 +407,9 @@ class Hall:
             SpawnRefused, NotBuiltYet: It cannot go on with that; nothing was journaled.
             JournalFailed: The journal cannot be written.
         """
+        at_home = self.keeper.made_of.get(run_id)
+        if at_home is not None and at_home.function is not None:  # it is never laid down while it waits
+            raise SpawnRefused(f"run {run_id} is an agentic function, which goes on with its own source; spawn another")
         async with self.keeper.laid_down(run_id):
             await self.journal.barrier()
             drafting, kept = Drafting(), self.keeper.made_of.get(run_id)
