@@ -69,6 +69,20 @@ async def test_what_the_journal_shows_of_a_request_is_what_was_sent():
     assert sorted(was for was, _ in found) == sorted(request.digest.hex() for request in provider.requests)
 
 
+async def test_there_is_a_prompt_behind_any_event_of_a_call():
+    async with swarm_of(ScriptedProvider(script=script)) as swarm:
+        run = await swarm.spawn(outer.bound())
+        await run.result()
+        program, events = swarm.state(run.run_id).program, events_of(swarm, run)
+        state = RunState(run.run_id, program, definition=swarm.journal.definition)
+        shown = []
+        for event in events:
+            state.apply(event)
+            shown.append(newest_prompt(state))
+    first = next(number for number, event in enumerate(events) if event.kind == "CallOpened")
+    assert [prompt is None for prompt in shown] == [number < first for number in range(len(events))]
+
+
 async def test_a_run_without_a_call_shows_none():
     @shoal.agentic
     async def nothing(ctx: Any) -> str:

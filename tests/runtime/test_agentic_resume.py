@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from agentkit import cut_after, journaled, replies, resumed
+from runkit import payloads
 
 import shoal
+from shoal.errors import ProviderRefused
 from shoal.testing import ScriptedProvider, call
 
 pytestmark = pytest.mark.anyio
@@ -151,3 +153,67 @@ async def test_a_function_that_does_everything_ends_the_same_wherever_it_is_cut(
             assert len(provider.requests) >= total - held - 1, number
         else:
             assert len(provider.requests) == total - held, number
+
+
+# --- what failed before fails again, in the same way
+
+
+@shoal.agentic
+async def breaking(ctx: shoal.Context) -> str:
+    """Break."""
+    raise LookupError("broken")
+
+
+@shoal.agentic
+async def waiting(ctx: shoal.Context) -> str:
+    """Wait for long."""
+    await ctx.sleep(1_000)
+    return "waited"
+
+
+@shoal.agentic
+async def stumbling(ctx: shoal.Context) -> list[str]:
+    """Go on after everything that fails."""
+    said: list[str] = []
+    tries: list[Any] = [
+        lambda: breaking(ctx),
+        lambda: ctx.step(int, "no number"),
+        lambda: ctx.spawn("no-such-blueprint"),
+        lambda: ctx.infer("x", model="nobody:model"),
+        lambda: ctx.infer("refuse me"),
+        lambda: ctx.gather(waiting(ctx), breaking(ctx)),
+        lambda: ctx.spawn(child.bound("x"), task="none"),
+    ]
+    for each in tries:
+        try:
+            await each()
+        except (LookupError, ValueError, shoal.ShoalError) as exc:
+            said.append(f"{type(exc).__name__}: {exc}")
+        said.append(await ctx.infer("go on"))
+    return said
+
+
+def stubborn() -> ScriptedProvider:
+    return ScriptedProvider(
+        script=lambda request: ProviderRefused("no") if "refuse me" in str(request.messages[-1].messages[0].text) else "on"
+    )
+
+
+async def test_what_failed_fails_again_in_the_same_way_wherever_it_is_cut(tmp_path: Path):
+    whole = tmp_path / "whole.db"
+    expected, cuts = await journaled(stumbling.bound(), stubborn(), whole)
+    assert expected.ok, expected.reason
+    assert [each.partition(":")[0] for each in expected.output[::2]] == [
+        "LookupError",
+        "ValueError",
+        "BlueprintInvalid",
+        "SpawnRefused",
+        "ProviderRefused",
+        "LookupError",
+        "SpawnRefused",
+    ]
+    for number in cuts:
+        outcome, events = await resumed(cut_after(whole, number), stubborn(), [stumbling, breaking, waiting, child])
+        assert outcome.output == expected.output, number
+        left = sorted(each.status for each in payloads(events, "FrameLeft"))
+        assert left == ["cancelled", "done", "error", "error"], number
