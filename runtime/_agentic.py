@@ -19,7 +19,7 @@ import anyio
 import anyio.to_thread
 
 from shoal.blueprints import Blueprint
-from shoal.errors import ReplayMismatch
+from shoal.errors import ReplayMismatch, SpawnRefused
 from shoal.providers import EMPTY, Text
 from shoal.runtime._asking import Asked, answered, menu_of, offered
 from shoal.runtime._attachment import SeedValue
@@ -475,6 +475,8 @@ class Running:
     async def spawned(self, frame: int, number: int, wanted: ChildRequest, read: Callable[[str], Any]) -> Spawned[Any]:
         """Start a child, or return the one that was started."""
         named = wanted.blueprint
+        if isinstance(named, AgenticCall) and (wanted.task or wanted.seeds or wanted.tools):
+            raise SpawnRefused(f"`{named.function.name}` is a function; give it what it needs in `bound`")
         what = (
             (named.function.source.qualname, named.arguments)
             if isinstance(named, AgenticCall)

@@ -183,22 +183,17 @@ def visible(frames: Frames, frame: Frame, at: int) -> list[tuple[Call, tuple[Sai
 
 @final
 class _Edge:
-    """Where old results are masked and old turns left out; *total* turns are counted, the oldest first."""
+    """Where old results are masked; *total* turns are counted, the oldest first."""
 
-    def __init__(self, knobs: Knobs | None, total: int) -> None:
+    def __init__(self, knobs: Knobs, total: int) -> None:
         self._turn = 0
-        self._masked = self._forgotten = 0
-        if knobs is not None:
-            self._masked = max(0, total - knobs.window) // knobs.step * knobs.step
-            self._forgotten = max(0, total - knobs.forget) if knobs.forget else 0
+        self._masked = max(0, total - knobs.window) // knobs.step * knobs.step
 
     def shown(self, state: RunState, said: Said, *, thinking: bool) -> Iterator[Message]:
         if isinstance(said, Again):
             yield Message("user", (said.text,))
             return
         turn, self._turn = self._turn, self._turn + 1
-        if turn < self._forgotten:
-            return
         made = messages_of(state, said, thinking=thinking)
         yield made[0]
         for message in made[1:]:

@@ -204,7 +204,7 @@ def test_what_is_under_way_in_a_function_shows_as_unfinished():
 
 
 def trace_of_story(story: Story) -> list[Span]:
-    from shoal.observability import Projection  # noqa: PLC0415
+    from shoal.observability import Projection
 
     projection = Projection()
     done = [span for event in story.events for span in projection.feed(event)]

@@ -195,7 +195,9 @@ async def stumbling(ctx: shoal.Context) -> list[str]:
 
 def stubborn() -> ScriptedProvider:
     return ScriptedProvider(
-        script=lambda request: ProviderRefused("no") if "refuse me" in str(request.messages[-1].messages[0].text) else "on"
+        script=lambda request: (
+            ProviderRefused("no") if "refuse me" in str(request.messages[-1].messages[0].text) else "on"
+        )
     )
 
 
