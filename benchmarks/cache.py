@@ -1,11 +1,12 @@
 """What caches make of whole runs: tokens read against the most that could have been, and the cost beside a flat list.
 
-    python benchmarks/cache.py [--workload research …] [--cache markers points steps]
+    python benchmarks/cache.py [--workload research …] [--cache markers points responses steps]
 
 Each workload is run through the real runtime against the emulator, on virtual time. `markers` is Anthropic's cache,
-`points` and `steps` are the two of OpenAI. The most that could have been read is what a search finds that knows the
-future: over marker positions, over the order in which a fan-out is sent, played through the emulator's own caches (see
-`cache_search.py`). `flat` is the same work as one list of messages with automatic caching (`cache_flat.py`).
+`points` and `steps` are the two of OpenAI over Chat Completions, `responses` is the first of them over Responses. The
+most that could have been read is what a search finds that knows the future: over marker positions, over the order in
+which a fan-out is sent, played through the emulator's own caches (see `cache_search.py`). `flat` is the same work as
+one list of messages with automatic caching (`cache_flat.py`).
 
 One JSON line a figure.
 """

@@ -59,14 +59,15 @@ class Markers:
 
 
 class Points:
-    """OpenAI's from GPT-5.6 on: its texts of users and of the system take markers."""
+    """OpenAI's from GPT-5.6 on, over either API: texts of users and of the system take markers."""
 
     marks = True
     ttl = "30m"
 
     @staticmethod
     def takes(block: Block) -> bool:
-        return block.frame in (b"user text", b"developer text")
+        who, _, what = block.frame.partition(b" ")
+        return who in (b"user", b"developer") and what in (b"text", b"input_text")
 
     def __init__(self, _least: int, mode: str = "implicit") -> None:
         self._cache = BreakpointCache()
@@ -124,7 +125,7 @@ class SoonestMixedPoints(MixedPoints):
 
 
 EXPLICIT = (MixedPoints, SoonMixedPoints, SoonestMixedPoints, ExplicitPoints)
-CACHES = {"markers": (Markers,), "points": (Points, *EXPLICIT), "steps": (Steps,)}
+CACHES = {"markers": (Markers,), "points": (Points, *EXPLICIT), "responses": (Points, *EXPLICIT), "steps": (Steps,)}
 
 
 def sent(exchanges: Sequence[Exchange]) -> list[Sent]:

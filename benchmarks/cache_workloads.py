@@ -21,13 +21,18 @@ from shoal.blueprints import (
     ToolRouting,
     dumps,
 )
-from shoal.providers import Provider, anthropic, openai_chat
+from shoal.providers import Provider, anthropic, openai, openai_chat
 from shoal.runtime import Limits, Run, Swarm, tool, virtual
 from shoal.runtime.events import QuestionAsked
 from shoal.testing import virtual_backend, wire
 
-MODELS = {"markers": "claude-sonnet-4-6", "points": "gpt-6.1-terra", "steps": "gpt-5.4"}
-"""One model for each kind of cache: Anthropic's, and the two regimes of OpenAI."""
+MODELS = {
+    "markers": "claude-sonnet-4-6",
+    "points": "gpt-6.1-terra",
+    "responses": "gpt-6.1-terra",
+    "steps": "gpt-5.4",
+}
+"""One model for each kind of cache: Anthropic's, and the two regimes of OpenAI, of which one over both of its APIs."""
 
 THINKING_S = 2.0
 QUIET = Nudge(enabled=False)
@@ -239,7 +244,7 @@ def played(workload: Workload, cache: str, *, leads: bool = True) -> wire.InProc
 
     async def run() -> wire.InProcess:
         http = wire.InProcess(brain, wire.Settings(cache=wire.CacheSwitches(openai_machine_rpm=None)))
-        make = anthropic if cache == "markers" else openai_chat
+        make = {"markers": anthropic, "responses": openai}.get(cache, openai_chat)
         await _run(workload, make("key", model=MODELS[cache], prefix_leader=leads, http=http))
         return http
 

@@ -14,6 +14,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -94,8 +95,10 @@ async def resume(path: Path, runs: int, turns: int) -> tuple[float, int]:
     """Return the seconds in which interrupted runs come back, and how many events they have together."""
     journal = SqliteJournal(path)
     stops = Stops(turns + 1, 0.0)
+    [stage] = BLUEPRINT.stages
+    long = replace(BLUEPRINT, stages=(replace(stage, max_iterations=turns + 2),))
     async with Swarm([stops], journal, limits=Limits(inferences=runs, idle_s=None)) as swarm:
-        started = [await swarm.spawn(BLUEPRINT, seeds={"path": f"{n}"}, tools=[work]) for n in range(runs)]
+        started = [await swarm.spawn(long, seeds={"path": f"{n}"}, tools=[work]) for n in range(runs)]
         while stops.asked < runs * (turns + 1):  # noqa: ASYNC110 - until each has come to its last turn
             await anyio.sleep(0.2)
     journal.close()

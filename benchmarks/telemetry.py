@@ -24,7 +24,7 @@ import tempfile
 import threading
 import time
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -86,6 +86,17 @@ class Hanging(Null):
         return SpanExportResult.SUCCESS
 
 
+class Timed(Instant):
+    """Says what processor time its reading took, too."""
+
+    reading_cpu_s = 0.0
+
+    def read(self, pieces: Iterable[bytes]) -> None:
+        began = time.thread_time()
+        super().read(pieces)
+        self.reading_cpu_s += time.thread_time() - began
+
+
 class Took(NamedTuple):
     """Seconds a turn: until the run was over, until every span was taken, and of processor time until then."""
 
@@ -105,7 +116,7 @@ def telemetry(way: str, port: int) -> Telemetry | None:
 
 
 async def run_once(turns: int, journal: Journal, way: str, watching: Telemetry | None) -> Took:
-    provider = Instant(turns)
+    provider = Timed(turns)
     limits = Limits(max_iterations=turns + 10)
     if way == "none":
         opened = Swarm([provider], journal, limits=limits)
@@ -124,7 +135,8 @@ async def run_once(turns: int, journal: Journal, way: str, watching: Telemetry |
     if watching is not None:
         counted = watching.statistics()
         assert counted.exported == counted.spans > turns * 2, counted
-    return Took(*((spent - provider.reading_s) / turns for spent in (watched, closed, cpu)))
+    wall_s = provider.reading_s
+    return Took((watched - wall_s) / turns, (closed - wall_s) / turns, (cpu - provider.reading_cpu_s) / turns)
 
 
 def measure(args: argparse.Namespace, where: str, folder: Path, port: int) -> None:

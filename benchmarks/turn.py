@@ -18,7 +18,7 @@ import statistics
 import tempfile
 import time
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from decimal import Decimal
 from pathlib import Path
 from typing import Literal
@@ -76,17 +76,20 @@ class Instant:
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
         body = self._encoder.encode(request)
-        began = time.perf_counter()
-        for piece in body.pieces():
-            self.digest = zlib.crc32(piece, self.digest)
-            self.bytes += len(piece)
-        self.reading_s += time.perf_counter() - began
+        self.read(body.pieces())
         self.asked += 1
         usage = Usage(uncached=body.size // 4, output=10)
         if self.asked <= self.turns:
             yield Completed(Reply(Text.of(""), CALL), usage, "tool_calls", simulated=True)
         else:
             yield Completed(Reply(Text.of("done")), usage, simulated=True)
+
+    def read(self, pieces: Iterable[bytes]) -> None:
+        began = time.perf_counter()
+        for piece in pieces:
+            self.digest = zlib.crc32(piece, self.digest)
+            self.bytes += len(piece)
+        self.reading_s += time.perf_counter() - began
 
     async def aclose(self) -> None:
         pass

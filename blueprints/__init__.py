@@ -59,7 +59,7 @@ from shoal.blueprints._tools import COMPONENTS, TOOL_ALIASES, can_write, stage_t
 if TYPE_CHECKING:
     from shoal.blueprints._canonical import canonical, from_canonical
     from shoal.blueprints._library import library, resolve
-    from shoal.blueprints._load import check, dumps, load, loads, locate, validate
+    from shoal.blueprints._load import check, dumps, load, loads, locate, refuse_unusable, validate
     from shoal.blueprints._paths import read_path_problem
 
 _LATER = {
@@ -72,6 +72,7 @@ _LATER = {
     "loads": "_load",
     "locate": "_load",
     "read_path_problem": "_paths",
+    "refuse_unusable": "_load",
     "resolve": "_library",
     "validate": "_load",
 }
@@ -132,6 +133,7 @@ __all__ = [
     "loads",
     "locate",
     "read_path_problem",
+    "refuse_unusable",
     "resolve",
     "resolve_observations",
     "stage_tools",

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path as Folder
 
+from shoal.blueprints._canonical import canonical, from_canonical
 from shoal.blueprints._codec import is_mapping, is_sequence
 from shoal.blueprints._emit import emit
 from shoal.blueprints._files import MAX_BYTES, PEER_SUFFIX, read_file
@@ -83,6 +84,39 @@ def validate(blueprint: Blueprint) -> tuple[Finding, ...]:
     if not report.failed:
         lint(Names(blueprint), report, lambda _path: True)
     return findings(report.problems)
+
+
+_UNRESOLVED = frozenset(
+    {"unknown-region", "unknown-stage", "duplicate-region", "duplicate-stage", "custom-without-script"}
+)
+"""What no run can go on with: a name that stands for nothing or for two things, a region that nothing keeps."""
+
+
+def refuse_unusable(blueprint: Blueprint) -> None:
+    """Refuse a blueprint that was built in Python and that no run can be made of.
+
+    A name in it stands for nothing, or for two things; or a value is of another type, so that what a journal keeps of
+    it could not be read again. It costs a small part of what `validate` does: whoever builds a blueprint in Python may
+    want to run one that no file could hold.
+
+    Raises:
+        BlueprintInvalid: See above; names are among the findings, all of them.
+    """
+    try:
+        from_canonical(canonical(blueprint))
+    except (BlueprintInvalid, TypeError, ValueError, AttributeError) as error:
+        why = error.__cause__ or error
+        raise BlueprintInvalid(
+            f"the blueprint {blueprint.name!r} has a value of another type than it should: {why}; mend that value"
+        ) from error
+    report, names = Report(), Names(blueprint)
+    check_shape(names, report)
+    _check_structure(names, report)
+    wrong = [each for each in report.problems if each.id in _UNRESOLVED or each.path[2:] == ("mode",)]
+    # What a mapping of `transforms` names is looked for when there is a child that it is for.
+    found = [each for each in wrong if each.path[0] != "transforms"]
+    if found:
+        raise _invalid(f"the blueprint {blueprint.name!r} cannot run", findings(found))
 
 
 def dumps(blueprint: Blueprint) -> str:

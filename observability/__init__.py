@@ -12,6 +12,7 @@ from shoal.observability._figures import figures_of
 from shoal.observability._logs import Logs, logs
 from shoal.observability._metrics import Metrics
 from shoal.observability._project import Projection
+from shoal.observability._propagate import Propagation
 from shoal.observability._replay import trace_of
 from shoal.observability._report import html_of
 from shoal.observability._sinks import Sink, TelemetryStatistics
@@ -24,6 +25,7 @@ __all__ = [
     "Logs",
     "Metrics",
     "Projection",
+    "Propagation",
     "Sink",
     "Span",
     "SpanEvent",

@@ -32,7 +32,7 @@ def export_trace(
         run_id: The run, or the beginning of its id.
         format: `otlp-json`, which collectors read, or `jaeger`, which Jaeger's page uploads.
         service_name: Name under which Jaeger lists it.
-        capture_content: Prompts and outputs go into spans, bounded.
+        capture_content: Prompts and outputs go into spans, bounded and without secrets.
 
     Raises:
         ConfigInvalid: There is no such format.

@@ -55,7 +55,7 @@ def otlp(
             for `grpc`.
         headers: Sent with each request. `None`: `OTEL_EXPORTER_OTLP_HEADERS`.
         service_name: Name under which Jaeger lists the spans. `None`: `OTEL_SERVICE_NAME`, else `shoal`.
-        capture_content: Prompts and outputs go into spans, bounded. `None`:
+        capture_content: Prompts and outputs go into spans, bounded and without secrets. `None`:
             `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`, else they do not.
         timeout_s: Seconds for one request, repeated attempts included. `None`: `OTEL_EXPORTER_OTLP_TIMEOUT`, else 10.
         protocol: `http/protobuf`, or `grpc`, which needs `shoal[grpc]`. `None`:
@@ -104,7 +104,7 @@ def exporting(
     Args:
         exporter: Any; it is called in a thread of its own, and shut down at the end.
         service_name: Name under which the spans are listed. `None`: `OTEL_SERVICE_NAME`, else `shoal`.
-        capture_content: Prompts and outputs go into spans, bounded.
+        capture_content: Prompts and outputs go into spans, bounded and without secrets.
         queue_spans: Most spans that wait. `None`: `OTEL_BSP_MAX_QUEUE_SIZE`, else 65,536.
         batch_spans: Most spans of one request. `None`: `OTEL_BSP_MAX_EXPORT_BATCH_SIZE`, else 2,048.
         every_s: Longest wait for a batch, in seconds. `None`: `OTEL_BSP_SCHEDULE_DELAY` (milliseconds), else 1.
@@ -241,7 +241,7 @@ def through(provider: TracerProvider, *, capture_content: bool = False, history:
 
     Args:
         provider: OpenTelemetry's own, with your processors, resource and sampler. It is flushed and never shut down.
-        capture_content: Prompts and outputs go into spans, bounded.
+        capture_content: Prompts and outputs go into spans, bounded and without secrets.
         history: The journal; see `Telemetry`.
 
     Raises:

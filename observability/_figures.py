@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from shoal.runtime import Event, Reader, RunRow, ledger_of
+from shoal.runtime import Event, Reader, RunRow, account_of, ledger_of
 from shoal.runtime.events import (
     InferenceCompleted,
     InferenceStarted,
@@ -32,7 +32,7 @@ def figures_of(reader: Reader, run_id: str) -> dict[str, Any]:
     """
     row = reader.find(run_id)
     events = list(reader.read(row.run_id))
-    ledger = ledger_of(events).plain()
+    ledger = account_of(reader, (row.run_id,)).plain()
     return {
         "run": _run(row, events),
         "visits": _visits(events),
@@ -139,11 +139,17 @@ def _regions(stages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for stage in stages:
         for region in stage["regions"]:
             name, cost = region["region"], region["cost_usd"]
-            known = found.setdefault(
-                name, {"region": name, "cost_usd": "0", "high_water_tokens": 0, "usage": _sum({}, region["usage"], 0)}
-            )
+            nothing = {
+                "cost_usd": "0",
+                "high_water_tokens": 0,
+                "budget_tokens": None,
+                "usage": _sum({}, region["usage"], 0),
+            }
+            known = found.setdefault(name, {"region": name, **nothing})
             known["usage"] = _sum(known["usage"], region["usage"])
             known["high_water_tokens"] = max(known["high_water_tokens"], region["high_water_tokens"])
+            if region["budget_tokens"] is not None:
+                known["budget_tokens"] = max(known["budget_tokens"] or 0, region["budget_tokens"])
             if known["cost_usd"] is not None:
                 known["cost_usd"] = None if cost is None else _usd(Decimal(known["cost_usd"]) + Decimal(cost))
     return sorted(found.values(), key=lambda each: Decimal(each["cost_usd"] or 0), reverse=True)

@@ -43,10 +43,11 @@ class Following:
         Raises:
             JournalDamaged: What was missed cannot be read.
         """
-        if self._seen.get(event.run_id, 0) == event.seq - 1 or self._caught_up(event.run_id, event.seq):
-            self._hand_on(event, replayed=False)
+        run_id, seq = event.run_id, event.seq
+        if self._seen.get(run_id, 0) == seq - 1 or self._caught_up(run_id, seq):
+            self._hand_on(event, False)  # noqa: FBT003 - at every event, where a keyword costs
 
-    def _hand_on(self, event: Event, *, replayed: bool) -> None:
+    def _hand_on(self, event: Event, replayed: bool) -> None:  # noqa: FBT001 - see there
         self._seen[event.run_id] = event.seq
         self._take(event, replayed)
         if type(event.payload) is RunEnded:
@@ -79,7 +80,7 @@ class Following:
                 return
             if isinstance(event.payload, RunSpawned) and event.payload.parent is not None:
                 self._meet(history, event.payload.parent)
-            self._hand_on(event, replayed=True)
+            self._hand_on(event, True)  # noqa: FBT003 - see above
 
     def _meet(self, history: Reader, parent: str) -> None:
         """Catch up with a parent first: it says where its children hang."""

@@ -41,8 +41,8 @@ class Functions:
         called = self._calls.span_of(payload.source, payload.index)
         above = called or self._open.get(payload.parent) or place.here
         attributes: dict[str, Value] = {names.FUNCTION: payload.function, names.EXPOSE: payload.expose}
-        if place.content:
-            attributes[names.FUNCTION_INPUT] = content(payload.arguments)
+        if place.content is not None:
+            attributes[names.FUNCTION_INPUT] = content(payload.arguments, place.content)
         self._open[place.seq] = place.open(names.function_span(payload.function), above.span_id, attributes)
 
     def leave(self, payload: FrameLeft) -> None:
@@ -53,8 +53,9 @@ class Functions:
         span = self._open.pop(payload.frame, None)
         if span is None:
             return
-        if self._place.content and payload.output is not None:
-            span.attributes[names.FUNCTION_OUTPUT] = content(payload.output)
+        redact = self._place.content
+        if redact is not None and payload.output is not None:
+            span.attributes[names.FUNCTION_OUTPUT] = content(payload.output, redact)
         failed = payload.error or ("cancelled" if payload.status == "cancelled" else "")
         self._place.close(span, payload.status, failed, payload.reason)
 
@@ -62,8 +63,9 @@ class Functions:
         """Take note that a function asks a model."""
         self._frames[self._place.seq] = payload.frame
         self._within.setdefault(payload.frame, []).append(self._place.seq)
-        if self._place.content:
-            heard = self._heard[self._place.seq] = Heard()
+        redact = self._place.content
+        if redact is not None:
+            heard = self._heard[self._place.seq] = Heard(redact)
             heard.say("\n\n".join([str(text) for _, text in payload.blocks]))
 
     def record(self, payload: StepRecorded) -> None:

@@ -7,7 +7,7 @@ from typing import final
 from shoal.observability import names
 from shoal.observability._content import Heard, output
 from shoal.observability._open import UNFINISHED, Open, Place
-from shoal.observability._spans import Link, Span, Value
+from shoal.observability._spans import MOST_REGIONS, Link, Span, Value
 from shoal.observability._tally import Bill, Tally
 from shoal.runtime.context import PromptAmended, PromptEpoch
 from shoal.runtime.events import (
@@ -41,7 +41,7 @@ class Inferences:
         self.in_run = Tally()
         self.routed_by: str | None = None
         """Span id of the newest routing question of this visit."""
-        self.heard = Heard() if place.content else None
+        self.heard = None if place.content is None else Heard(place.content)
         self._told: dict[int, dict[str, Value]] = {}
         """What is known of the run's next request before it goes out, by the call that it is for; 0 for none."""
         self._amended: list[str] = []
@@ -93,18 +93,22 @@ class Inferences:
             place.steps += 1
 
     def _identity(self, provider: str, model: str, purpose: str) -> dict[str, Value]:
-        return {
+        vendor = names.vendor(provider)
+        made: dict[str, Value] = {
             names.OPERATION: "chat",
-            names.PROVIDER: provider,
-            names.SYSTEM: provider,
+            names.PROVIDER: vendor,
+            names.SYSTEM: vendor,
             names.REQUEST_MODEL: model,
             names.CONVERSATION_ID: self._root,
             names.AGENT_NAME: self._agent,
             names.PURPOSE: purpose,
         }
+        if vendor != provider:
+            made[names.OUR_PROVIDER] = provider
+        return made
 
-    def complete(self, bill: Bill, call_ids: list[str]) -> None:
-        """End a request that was answered, and add its bill; *call_ids* are the ids of the calls in the reply."""
+    def complete(self, bill: Bill) -> None:
+        """End a request that was answered, and add its bill."""
         place, payload = self._place, bill.completed
         (self.in_stage if place.stage is not None else self.in_run).add(bill)
         span, started = self._open.pop(payload.started, (None, None))
@@ -118,9 +122,10 @@ class Inferences:
         if payload.simulated:
             made[names.SIMULATED] = True
         bill.attributes(made)
-        span.events.extend(bill.table(place.now_ns))
-        if self.heard is not None:
-            made[names.OUTPUT_MESSAGES] = output(payload, call_ids)
+        if len(bill.regions) > MOST_REGIONS:
+            span.events.extend(bill.table(place.now_ns))
+        if place.content is not None:
+            made[names.OUTPUT_MESSAGES] = output(payload, place.seq, place.content)
         if payload.purpose == "routing":
             self.routed_by = span.span_id
         place.close(span, "complete")

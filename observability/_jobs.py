@@ -65,7 +65,8 @@ class Jobs:
         job = self._open.get(payload.job)
         if job is not None and payload.bytes_saved:
             job.span.attributes[names.BYTES_SAVED] = payload.bytes_saved
-        told = payload.error if payload.reason in _TOLD or self._place.content else ""
+        redact = self._place.content
+        told = payload.error if payload.reason in _TOLD else "" if redact is None else redact(payload.error)
         self._end(payload.job, "degraded", payload.reason, f"{payload.reason}: {told}" if told else payload.reason)
 
     def _end(self, number: int, outcome: str, error: str = "", reason: str = "") -> None:

@@ -208,7 +208,7 @@ class Metrics:
         started, at = begun
         named = {
             names.OPERATION: "chat",
-            names.PROVIDER: started.provider,
+            names.PROVIDER: names.vendor(started.provider),
             names.REQUEST_MODEL: started.model,
             names.AGENT_NAME: seen.agent,
         }

@@ -73,7 +73,7 @@ class Moves:
     def change_model(self, payload: ModelChanged) -> None:
         """Take note of who serves the stage now."""
         self._inferences.serving = (payload.provider, payload.model)
-        said: dict[str, Value] = {names.PROVIDER: payload.provider, names.REQUEST_MODEL: payload.model}
+        said: dict[str, Value] = {names.PROVIDER: names.vendor(payload.provider), names.REQUEST_MODEL: payload.model}
         self._place.note(names.E_MODEL_CHANGED, {**said, names.ERROR_TYPE: payload.reason})
 
     def leave(self, payload: StageLeft) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import final
 
 from shoal.observability import names
+from shoal.observability._redact import Redactor
 from shoal.observability._spans import (
     MOST_EVENTS,
     Kind,
@@ -144,7 +145,7 @@ class Place:
         tree: The tree it belongs to.
         at: When it began, unix seconds.
         after_ns: Unix nanoseconds before which nothing of it happened: when its parent announced it.
-        content: Prompts and outputs go into spans.
+        content: Strikes secrets out of prompts and outputs, which go into spans; `None` where they do not.
     """
 
     __slots__ = ("content", "done", "move", "now_ns", "run", "run_id", "seq", "stage", "stage_name", "steps", "tree")
@@ -152,7 +153,7 @@ class Place:
     run: Open
     """The run's own span; opened first."""
 
-    def __init__(self, run_id: str, tree: Tree, at: float, *, after_ns: int, content: bool) -> None:
+    def __init__(self, run_id: str, tree: Tree, at: float, *, after_ns: int, content: Redactor | None) -> None:
         self.run_id = run_id
         self.tree = tree
         self.content = content

@@ -1,19 +1,20 @@
-"""Our own way to an exporter of OpenTelemetry's SDK: a bounded queue, a thread of its own, and a count of everything.
+"""Our own way to an exporter: a bounded queue, a thread of its own, and a count of everything.
 
-The SDK's `BatchSpanProcessor` queues and batches. It drops silently and logs each failure; here what is dropped is
-counted before it comes to that, and of failures the first is told and the rest counted.
+The SDK's `BatchSpanProcessor` does much the same, but takes spans of the SDK's only, so that each would have to be made
+into one on the way of a run; it drops silently and logs each failure, and its closing takes no deadline. Here spans
+wait as they are, what is dropped is counted, and of failures the first is told and the rest counted.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
-from collections.abc import Callable, Sequence
-from typing import cast, final
-
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-from opentelemetry.trace import SpanContext, TraceFlags
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import final
 
 from shoal.observability._hush import Hush
 from shoal.observability._senders import Sender
@@ -48,29 +49,66 @@ class Pipeline:
         batch_spans: int = BATCH_SPANS,
         every_s: float = EVERY_S,
     ) -> None:
+        self._sender = sender
         self._queue_spans = queue_spans
-        self._counting = CountingExporter(sender)
-        self._processor = BatchSpanProcessor(
-            self._counting,
-            max_queue_size=queue_spans,
-            schedule_delay_millis=every_s * 1000,
-            max_export_batch_size=min(batch_spans, queue_spans),
-        )
-        self._emitted = 0
-        self._dropped = 0
+        self._batch_spans = min(batch_spans, queue_spans)
+        self._every_s = every_s
+        self._queue: deque[Span] = deque()
+        self._draw: Callable[[], object] | None = None
+        self._forget: Callable[[], object] | None = None
+        self._hush = Hush()
+        self._emitted = self._dropped = self._exported = self._failed = 0
         self._closed = False
+        self._down = False
+        self._begin()
+        again = weakref.WeakMethod(self._forked)
+        os.register_at_fork(after_in_child=lambda: (forked := again()) is not None and forked())
+
+    def _begin(self) -> None:
+        self._wake = threading.Event()
+        self._sending = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def _forked(self) -> None:
+        """Begin anew in the child of a fork: it has the queue, whose spans its parent sends, and no thread."""
+        self._queue.clear()
+        self._emitted = self._exported + self._failed
+        self._begin()
+        if self._forget is not None:
+            self._forget()
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._work, name="shoal-telemetry", daemon=True)
+        self._thread.start()
 
     def __repr__(self) -> str:
         exported, waiting, dropped, failed = self.counts()
         return f"<Pipeline {exported} exported, {waiting} waiting, {dropped} dropped, {failed} failed>"
 
+    def draw_from(self, draw: Callable[[], object], forget: Callable[[], object]) -> None:
+        """Have the thread call *draw*, which emits spans, before it sends any, and at least every *every_s* seconds.
+
+        Args:
+            draw: Called in the thread, and wherever spans are sent.
+            forget: Called in the child of a fork: what is still to be emitted there is emitted by its parent.
+        """
+        self._draw, self._forget = draw, forget
+
+    def wake(self) -> None:
+        """Have the thread look for spans now."""
+        if self._thread is None and not self._closed:
+            self._start()
+        self._wake.set()
+
     def emit(self, span: Span) -> None:
         """Queue *span*; where the queue is full it is dropped and counted."""
-        if self._closed or self._emitted - self._counting.taken >= self._queue_spans:
+        if self._closed or len(self._queue) >= self._queue_spans:
             self._drop()
             return
         self._emitted += 1
-        self._processor.on_end(_Queued(span))
+        self._queue.append(span)
+        if self._thread is None or (len(self._queue) >= self._batch_spans and not self._wake.is_set()):
+            self.wake()
 
     def _drop(self) -> None:
         if not self._dropped and not self._closed:
@@ -80,24 +118,64 @@ class Pipeline:
             )
         self._dropped += 1
 
+    # --- the thread
+
+    def _work(self) -> None:
+        sends_at = time.monotonic() + self._every_s
+        while not self._down:
+            self._wake.wait(sends_at - time.monotonic())
+            self._wake.clear()
+            due = time.monotonic() >= sends_at
+            with self._sending:
+                self._send_all(1 if due else self._batch_spans)
+            if due:
+                sends_at = time.monotonic() + self._every_s
+
+    def _send_all(self, least: int) -> None:
+        """Send batches as long as at least so many spans wait."""
+        if self._draw is not None:
+            self._draw()
+        while len(self._queue) >= least and not self._down:
+            self._send([self._queue.popleft() for _ in range(min(self._batch_spans, len(self._queue)))])
+
+    def _send(self, batch: list[Span]) -> None:
+        with self._hush:
+            try:
+                taken = self._sender.send(batch)
+            except Exception as exc:  # noqa: BLE001 - an exporter of anybody's; counted and told like any failure
+                self._fail(len(batch), f"{type(exc).__name__}: {exc}")
+                return
+        self._exported += taken
+        if taken < len(batch):
+            self._fail(len(batch) - taken, self._hush.last or "it said no more")
+
+    def _fail(self, spans: int, why: str) -> None:
+        if not self._failed:
+            _logger.warning(
+                "%d spans could not be exported: %s; runs go on, further failures are counted and not told", spans, why
+            )
+        self._failed += spans
+
+    # --- the end
+
     def flush(self, timeout_s: float) -> bool:
         """Send what waits; return false where nothing got on for *timeout_s* seconds."""
-        return self._closed or within(timeout_s, self._processor.force_flush, self._exported)
+        return self._closed or within(timeout_s, self._flush, lambda: self._exported)
 
-    def _exported(self) -> int:
-        return self._counting.exported
+    def _flush(self) -> None:
+        with self._sending:
+            self._send_all(1)
 
     def close(self, timeout_s: float) -> None:
         """Send what waits until nothing gets on for *timeout_s* seconds, and stop the thread."""
         if self._closed:
             return
-        self._closed = True
-        # Flushed first: the processor's own shutdown gives up after 30 s, whether it gets on or not.
-        if not within(timeout_s, self._processor.force_flush, self._exported):
-            # It sits in a pause between two attempts, or in a request that nobody answers.
-            self._counting.shutdown()
-        within(_ABORT_S, self._processor.shutdown, self._exported)
-        self._counting.unhush()
+        flushed = self.flush(timeout_s)
+        self._closed = self._down = True
+        self._wake.set()
+        # Where it was not flushed it sits in a pause between two attempts, or in a request that nobody answers.
+        within(_ABORT_S, self._end if flushed else self._abort, int)
+        self._hush.close()
         exported, waiting, dropped, failed = self.counts()
         if waiting + dropped + failed:
             _logger.warning(
@@ -106,82 +184,29 @@ class Pipeline:
                 exported,
             )
 
+    def _end(self) -> None:
+        self._join()
+        self._sender.shutdown()
+
+    def _abort(self) -> None:
+        self._sender.shutdown()
+        self._join()
+
+    def _join(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+
     def counts(self) -> tuple[int, int, int, int]:
         """Return how many spans were exported, wait, were dropped, and failed."""
-        counting = self._counting
-        waiting = self._emitted - counting.exported - counting.failed
-        return counting.exported, waiting, self._dropped, counting.failed
-
-
-@final
-class _Queued(ReadableSpan):
-    """A span in the queue: it becomes one of the SDK's only in the exporter's thread, out of the way of runs."""
-
-    _context = SpanContext(1, 1, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
-
-    def __init__(self, span: Span) -> None:
-        self.span = span
-
-
-@final
-class CountingExporter(SpanExporter):
-    """Counts what *sender* makes of each batch, and tells of the first failure only.
-
-    Args:
-        sender: The one that sends.
-    """
-
-    def __init__(self, sender: Sender) -> None:
-        self._sender = sender
-        self._hush = Hush()
-        self._down = threading.Lock()
-        self.taken = 0
-        """Spans that have left the queue."""
-        self.exported = 0
-        self.failed = 0
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send *spans*, which `Pipeline` has queued."""
-        self.taken += len(spans)
-        with self._hush:
-            try:
-                taken = self._sender.send([queued.span for queued in cast("Sequence[_Queued]", spans)])
-            except Exception as exc:  # noqa: BLE001 - an exporter of anybody's; counted and told like any failure
-                self._fail(len(spans), f"{type(exc).__name__}: {exc}")
-                return SpanExportResult.FAILURE
-        self.exported += taken
-        if taken == len(spans):
-            return SpanExportResult.SUCCESS
-        self._fail(len(spans) - taken, self._hush.last or "it said no more")
-        return SpanExportResult.FAILURE
-
-    def _fail(self, spans: int, why: str) -> None:
-        if not self.failed:
-            _logger.warning(
-                "%d spans could not be exported: %s; runs go on, further failures are counted and not told", spans, why
-            )
-        self.failed += spans
-
-    def shutdown(self) -> None:
-        """Close what sends, once; a request that is under way gives up."""
-        if self._down.acquire(blocking=False):
-            self._sender.shutdown()
-
-    def unhush(self) -> None:
-        """Let the SDK log again what it has to say of us: the last request is through."""
-        self._hush.close()
-
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Return true: nothing is held here."""
-        return True
+        return self._exported, self._emitted - self._exported - self._failed, self._dropped, self._failed
 
 
 def within(stalled_s: float, work: Callable[[], object], progress: Callable[[], int]) -> bool:
     """Do *work* in a thread; return whether it was done before *progress* stood still for *stalled_s* seconds.
 
-    The SDK's own calls take no deadline, or ignore the one they take.
+    What is called there takes no deadline, or ignores the one it takes.
     """
-    thread = threading.Thread(target=work, name="shoal-telemetry", daemon=True)
+    thread = threading.Thread(target=work, name="shoal-telemetry-end", daemon=True)
     thread.start()
     while True:
         before = progress()

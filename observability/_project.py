@@ -6,9 +6,11 @@ the order in which they become durable.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import final
 
+from shoal.observability._redact import Redactor
 from shoal.observability._run_trace import Birth, RunTrace
 from shoal.observability._spans import Span, tree_of
 from shoal.runtime import Event
@@ -23,11 +25,11 @@ class Projection:
     """The open spans of many runs.
 
     Args:
-        capture_content: Prompts and outputs go into spans, bounded. They never do otherwise.
+        capture_content: Prompts and outputs go into spans, bounded and without secrets. They never do otherwise.
     """
 
     def __init__(self, *, capture_content: bool = False) -> None:
-        self._content = capture_content
+        self._content = Redactor.of(os.environ) if capture_content else None
         self._runs: dict[str, RunTrace] = {}
         self._births: dict[str, Birth] = {}
 

@@ -41,7 +41,7 @@ def trace_of(reader: Reader, run_id: str, *, capture_content: bool = False) -> t
     Args:
         reader: The journal.
         run_id: The run, or the beginning of its id.
-        capture_content: Prompts and outputs go into spans, bounded.
+        capture_content: Prompts and outputs go into spans, bounded and without secrets.
 
     Raises:
         RunNotFound: The journal holds no such run, or several.

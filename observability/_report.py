@@ -194,11 +194,12 @@ def _costs(figures: Mapping[str, Any], colours: Mapping[str, str]) -> str:
             each["usage"]["cache_write"],
             each["usage"]["output"],
             each["high_water_tokens"],
+            "" if each["budget_tokens"] is None else f"{each['budget_tokens']:,}",
             _money(each["cost_usd"]),
         )
         for each in regions
     ]
-    heads = ("region", "uncached", "cached", "written", "out", "peak", "cost")
+    heads = ("region", "uncached", "cached", "written", "out", "peak", "budget", "cost")
     return _svg(len(regions) * _ROW_HEIGHT or 1, shapes, "Cost by region") + _table(heads, rows)
 
 
@@ -244,7 +245,7 @@ def _tree(rows: Sequence[Mapping[str, Any]]) -> str:
 def _table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     if not rows:
         return '<p class="quiet">None.</p>'
-    numbers = [isinstance(value, int) or head == "cost" for head, value in zip(heads, rows[0], strict=True)]
+    numbers = [isinstance(value, int) or head in ("cost", "budget") for head, value in zip(heads, rows[0], strict=True)]
     marks = ['<{} class="n">' if number else "<{}>" for number in numbers]
     top = "".join(f"{mark.format('th')}{escape(head)}</th>" for mark, head in zip(marks, heads, strict=True))
     lines = [

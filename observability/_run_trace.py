@@ -14,6 +14,7 @@ from shoal.observability._inferences import Inferences
 from shoal.observability._jobs import Jobs
 from shoal.observability._moves import Moves
 from shoal.observability._open import UNFINISHED, Place
+from shoal.observability._redact import Redactor
 from shoal.observability._spans import Link, Span, Tree, Value, clip, first_line
 from shoal.observability._tally import Bill
 from shoal.observability._tool_calls import ToolCalls
@@ -94,10 +95,10 @@ class RunTrace:
         event: Its first event.
         spawned: What that says.
         birth: Where its span hangs.
-        content: Prompts and outputs go into spans.
+        content: Strikes secrets out of prompts and outputs, which go into spans; `None` where they do not.
     """
 
-    def __init__(self, event: Event, spawned: RunSpawned, birth: Birth, *, content: bool) -> None:
+    def __init__(self, event: Event, spawned: RunSpawned, birth: Birth, *, content: Redactor | None) -> None:
         self.place = place = Place(event.run_id, birth.tree, event.at, after_ns=birth.at_ns, content=content)
         place.run = place.open(names.agent_span(spawned.name), birth.parent_id, _of_run(event.run_id, spawned))
         if birth.link is not None:
@@ -138,8 +139,9 @@ class RunTrace:
     # --- the run
 
     def on_titled(self, payload: RunTitled) -> None:
-        if self.place.content:
-            self.place.run.attributes[names.TITLE] = clip(payload.title)
+        redact = self.place.content
+        if redact is not None:
+            self.place.run.attributes[names.TITLE] = clip(redact(payload.title))
 
     def on_paused(self, payload: RunPaused) -> None:
         self.place.note(names.E_PAUSED, {names.REASON: first_line(payload.reason)})
@@ -237,10 +239,11 @@ class RunTrace:
 
     def on_inference_completed(self, payload: InferenceCompleted) -> None:
         bill = Bill(payload)
-        ids = self._calls.asked(self.place.seq, payload)
+        if payload.calls:
+            self._calls.asked(self.place.seq, payload)
         self._functions.reply(self.place.seq, payload)
         self._moves.bill(bill)
-        self._inferences.complete(bill, ids)
+        self._inferences.complete(bill)
 
     def on_inference_retried(self, payload: InferenceRetried) -> None:
         self._inferences.retry(payload)

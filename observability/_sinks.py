@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import Protocol, final, runtime_checkable
 
 from shoal.observability._spans import Span
 
@@ -32,6 +33,22 @@ class TelemetryStatistics:
     unsampled: int = 0
     left_out: int = 0
     faults: int = 0
+
+
+@runtime_checkable
+class Drawing(Protocol):
+    """A sink that has a thread of its own, and lets spans be made there instead of where runs are."""
+
+    def draw_from(self, draw: Callable[[], object], forget: Callable[[], object]) -> None:
+        """Have the thread call *draw*, which emits spans, before it sends any, and every now and then.
+
+        *forget* is called in the child of a fork: what is still to be emitted there is emitted by its parent.
+        """
+        ...
+
+    def wake(self) -> None:
+        """Have the thread do so now."""
+        ...
 
 
 class Sink(Protocol):

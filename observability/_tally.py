@@ -128,8 +128,9 @@ class Tally:
         self.written += bill.written
         self.output += bill.output
         self.reasoning += bill.reasoning
-        self.cost = _sum(self.cost, bill.completed.cost)
-        self.reply_cost = _sum(self.reply_cost, bill.reply_cost)
+        cost, reply = bill.completed.cost, bill.reply_cost
+        self.cost = None if self.cost is None or cost is None else self.cost + cost
+        self.reply_cost = None if self.reply_cost is None or reply is None else self.reply_cost + reply
         self.simulated = self.simulated or bill.completed.simulated
         self._add_regions(bill.regions)
 
@@ -154,8 +155,9 @@ class Tally:
             if before is None:
                 known[region] = used
             else:
-                sums = before[1] + tokens, before[2] + read, before[3] + written
-                known[region] = (region, *sums, _sum(before[4], cost))
+                _, had_tokens, had_read, had_written, had = before
+                both = None if had is None or cost is None else had + cost
+                known[region] = (region, had_tokens + tokens, had_read + read, had_written + written, both)
 
     def attributes(self) -> dict[str, Value]:
         """Return its cost, in all and by region, as attributes."""

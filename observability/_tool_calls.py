@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import final
 
 from shoal.observability import names
-from shoal.observability._content import Heard, content
+from shoal.observability._content import Heard, call_id, content
 from shoal.observability._open import UNFINISHED, Open, Place
 from shoal.observability._spans import Span, Value
 from shoal.runtime.events import CallMade, InferenceCompleted, ToolCallCompleted, ToolCallStarted
@@ -32,11 +32,10 @@ class ToolCalls:
         self.in_stage = 0
         self.in_run = 0
 
-    def asked(self, seq: int, reply: InferenceCompleted) -> list[str]:
-        """Take note of the calls that the reply *seq* makes, and return their ids."""
+    def asked(self, seq: int, reply: InferenceCompleted) -> None:
+        """Take note of the calls that the reply *seq* makes."""
         if reply.purpose == "stage":
             self._made = (seq, reply.calls)
-        return [call_id(seq, index) for index in range(len(reply.calls))]
 
     def below(self, seq: int, calls: tuple[CallMade, ...], span: Open, heard: Heard | None) -> None:
         """Have the calls of the reply *seq* hang below *span*, and their results told to *heard*."""
@@ -57,8 +56,8 @@ class ToolCalls:
             names.TOOL_CALL_ID: call_id(source, index),
             names.TOOL_TYPE: "function",
         }
-        if place.content and made is not None:
-            attributes[names.TOOL_ARGUMENTS] = content(made.arguments)
+        if place.content is not None and made is not None:
+            attributes[names.TOOL_ARGUMENTS] = content(made.arguments, place.content)
         below = self._below.get(source)
         above = place.here if below is None else below.span
         return place.open(names.tool_span(name), above.span_id, attributes)
@@ -76,8 +75,8 @@ class ToolCalls:
         self.in_stage += 1
         made = span.attributes
         made[names.RESULT_BYTES] = len(payload.text)
-        if place.content:
-            made[names.TOOL_RESULT] = content(payload.text)
+        if place.content is not None:
+            made[names.TOOL_RESULT] = content(payload.text, place.content)
         heard = self._heard_of(payload.source)
         if heard is not None:
             heard.answer(call_id(*key), payload.text)
@@ -143,8 +142,3 @@ class _Below:
     span: Open
     heard: Heard | None
     left: int
-
-
-def call_id(source: int, index: int) -> str:
-    """Return the id that the runtime gives call *index* of the reply *source*."""
-    return f"call_{source}_{index}"

@@ -118,6 +118,8 @@ DROPPED_EVENTS: Final = "shoal.dropped_events"
 # --- attributes of ours: inferences, stages, tools
 
 PURPOSE: Final = "shoal.purpose"
+OUR_PROVIDER: Final = "shoal.provider"
+"""What the swarm calls the provider, where the conventions have a word of their own for it."""
 ATTEMPTS: Final = "shoal.attempts"
 CONTEXT_CHARS: Final = "shoal.context.chars"
 CONTEXT_TOKENS: Final = "shoal.context.tokens"
@@ -185,6 +187,20 @@ REGIONS: Final = "shoal.regions"
 REGIONS_TOKENS: Final = "shoal.regions.tokens"
 REGIONS_COST_USD: Final = "shoal.regions.cost_usd"
 REGION_PREFIX: Final = "shoal.region."
+
+
+_VENDORS: Final = {
+    "azure": "azure.ai.openai",
+    "codex": "openai",
+    "google": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "openai-chat": "openai",
+}
+
+
+def vendor(provider: str) -> str:
+    """Return what the conventions call *provider*, which is its name in a swarm; most have the same in both."""
+    return _VENDORS.get(provider, provider)
 
 
 @lru_cache(maxsize=4096)

@@ -10,9 +10,17 @@ from shoal.providers._breaker import Breaker, BreakerState
 from shoal.providers._chat import ChatEncoder, chat_encoder
 from shoal.providers._exchange import RetryPolicy, exchange
 from shoal.providers._intake import TEXT_ONLY, Intake, matches
+from shoal.providers._listed import list_source
 from shoal.providers._media import Media, media_of, sniff
 from shoal.providers._offline import OfflineProvider, Policy, offline
-from shoal.providers._profiles import Fact, facts_of, profiles_from, shipped_models, shipped_profile
+from shoal.providers._profiles import (
+    Fact,
+    facts_of,
+    profiles_from,
+    shipped_models,
+    shipped_profile,
+    shipped_source,
+)
 from shoal.providers._servers import SERVERS, Capabilities
 from shoal.providers._text import EMPTY, Text, join
 from shoal.providers._tokens import TextCounter, counter
@@ -45,6 +53,7 @@ from shoal.providers._values import (
     ToolCall,
     ToolSet,
     ToolSpec,
+    Trace,
     Usage,
     Volatility,
     digest,
@@ -114,6 +123,7 @@ __all__ = [
     "ToolCall",
     "ToolSet",
     "ToolSpec",
+    "Trace",
     "Usage",
     "VendorProvider",
     "Volatility",
@@ -130,6 +140,7 @@ __all__ = [
     "facts_of",
     "google",
     "join",
+    "list_source",
     "matches",
     "media_of",
     "offline",
@@ -139,6 +150,7 @@ __all__ = [
     "readable",
     "shipped_models",
     "shipped_profile",
+    "shipped_source",
     "sniff",
     "stand_in",
 ]

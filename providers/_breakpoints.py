@@ -108,6 +108,8 @@ class Front(msgspec.Struct, frozen=True):
         chain: 16 bytes for each spot that stand for everything up to its end.
         known: Spots behind which the run has marked just this before.
         blocks: The system blocks that are its last spots.
+        moved: The run's request before this cannot be found at its end: nothing was written there, or it had another
+            front, or its conversation began in another way.
         made: What was made of it, for whoever makes the same again.
     """
 
@@ -120,6 +122,7 @@ class Front(msgspec.Struct, frozen=True):
     chain: tuple[bytes, ...] = ()
     known: frozenset[int] = frozenset()
     blocks: tuple[Block, ...] = ()
+    moved: bool = False
     made: dict[Hashable, Any] = {}
 
 
@@ -253,8 +256,10 @@ def _by_itself(
     stays = front.odds * (1.0 - SHED_ODDS)
     marked, worth = _in_front(front, rules.most - 1, stays, least)
     ends = sum([spot.positions for spot in said])
-    if ends + len(front.spots) > reach:
-        worth = 0.0  # a marker counts as one of the latest ends, and a long conversation leaves no room for it
+    if front.moved and ends + len(front.spots) > reach:
+        # A marker counts as one of the latest ends, and a long conversation leaves no room for it. Where nothing moved,
+        # that is no loss: the request before is found at its end, and once something moves the end can go unmarked.
+        worth = 0.0
     return set(marked), worth + (tokens * stays if tokens >= least else 0.0)
 
 

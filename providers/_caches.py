@@ -231,30 +231,71 @@ class AutomaticCache:
 class SlotCache:
     """What a llama.cpp server keeps: the last prompt of each slot, and what was said to it.
 
+    A prompt that a slot gives up goes into the server's memory, and comes back for one that goes on with it.
+
     Args:
         slots: How many conversations it holds.
+        memory: It keeps what its slots give up, as servers have done since October 2025 unless they are told not to.
 
     Source: measured with llama.cpp (November 2026): all but the last token of a repeated prompt is read.
     """
 
     SIMILAR = 0.1
-    """A slot is used again that has at least this share of a prompt."""
+    """A slot is used again that has more than this share of a prompt."""
+    KEEPS = 0.5
+    """A slot that would lose more than this share of what it holds gives it up first."""
+    WORTH = 0.25
+    """What is in memory comes back only where this share of it is of use."""
+    MOST = 64
+    """How many prompts the memory holds here; a server has a limit in bytes."""
 
-    def __init__(self, *, slots: int = 1) -> None:
+    def __init__(self, *, slots: int = 1, memory: bool = True) -> None:
         self._slots: list[tuple[Row | None, float]] = [(None, -math.inf)] * slots
+        self._memory: list[Row] | None = [] if memory else None
 
     def __repr__(self) -> str:
         return f"<SlotCache of {len(self._slots)} slots>"
 
     def use(self, row: Row, *, start_s: float, first_byte_s: float, said: Sequence[Piece] = ()) -> CacheUse:
-        """Return what a request reads; see `Cache`. *said* is the answer, which the slot keeps as well."""
+        """Return what a request reads; see `Cache`.
+
+        Args:
+            row: The request.
+            start_s: When it arrives.
+            first_byte_s: Of no matter here.
+            said: The answer as far as the slot keeps it: all but the last token that was made, which is the end of the
+                turn where the model ended it.
+        """
         common = [0 if held is None else common_tokens(row, held) for held, _ in self._slots]
         best = max(range(len(common)), key=common.__getitem__)
-        if common[best] < self.SIMILAR * row.tokens:
+        found = common[best] > self.SIMILAR * row.tokens
+        if not found:
             best = min(range(len(common)), key=lambda slot: self._slots[slot][1])
-        read = max(0, min(common[best], row.tokens - 1))
+        held = self._slots[best][0]
+        if held is not None and not (found and common[best] >= self.KEEPS * held.tokens):
+            held = self._given_up(held, row)
+        read = 0 if held is None else max(0, min(common_tokens(row, held), row.tokens - 1))
         self._slots[best] = (msgspec.structs.replace(row, pieces=(*row.pieces, *said)), start_s)
         return CacheUse(read, 0, row.tokens - read)
+
+    def _given_up(self, held: Row, row: Row) -> Row:
+        """Keep *held*, and return what the slot then holds for *row*: it, or what memory has that is of more use."""
+        memory = self._memory
+        if memory is None:
+            return held
+        if not any(common_tokens(held, kept) == held.tokens for kept in memory):
+            memory[:] = [kept for kept in memory if common_tokens(kept, held) < kept.tokens][1 - self.MOST :]
+            memory.append(held)
+        best, common = held, common_tokens(held, row)
+        keeps, covers = common / held.tokens, common
+        for kept in memory:
+            common = common_tokens(kept, row)
+            share = common / kept.tokens
+            if share >= self.WORTH and share > keeps and common > covers:
+                best, keeps, covers = kept, share, common
+        if best is not held:
+            memory.remove(best)
+        return best
 
 
 def common_tokens(one: Row, other: Row) -> int:

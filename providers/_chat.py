@@ -201,7 +201,7 @@ class ChatEncoder:
         return _json({**settings, **options})[1:]
 
     def _own_settings(self, request: Request, *, temperature: bool, stream: bool) -> dict[str, Any]:
-        most = min(request.max_tokens, self._profile.max_output_tokens)
+        most = max(1, min(request.max_tokens, self._profile.max_output_tokens))
         settings: dict[str, Any] = {self.capabilities.max_tokens_field: most, "stream": stream}
         if temperature and request.temperature is not None:
             settings["temperature"] = request.temperature
@@ -231,7 +231,7 @@ class ChatEncoder:
         if not self._marker:
             return NO_MARKERS
         markers = plan_breakpoints(plan.front, plan.said, self._profile, self._rules, once=request.purpose in ONCE)
-        self._fronts.mark(request, plan.front, markers.markers)
+        self._fronts.mark(request, plan.front, markers)
         return markers
 
     def _prefixes(self, plan: Outline, ahead: Sequence[Marker]) -> tuple[bytes, ...]:
@@ -274,7 +274,8 @@ class ChatEncoder:
         if made is None:
             before = len(front.spots) - len(front.blocks)
             system = self._system(front.blocks, [marker.index - before for marker in ahead])
-            made = front.made[ahead] = [Wire.of(*system)] if system else []
+            made = [Wire.of(*system)] if system else []
+            front.made[ahead] = made
         return made
 
     def _system(self, blocks: Sequence[Block], marked: Sequence[int] = ()) -> Pieces:

@@ -99,6 +99,7 @@ class Spoken(msgspec.Struct, frozen=True):
         runs: The runs of its elements.
         closing: The run of the last element; empty where nothing is said.
         ahead: Of what an open segment grew by: how many parts of that stand in front, and their bytes up to this one.
+        stretched: What `stretches` returned; empty before it did.
     """
 
     wire: Wire = NOTHING
@@ -113,17 +114,37 @@ class Spoken(msgspec.Struct, frozen=True):
     runs: frozenset[str] = frozenset()
     closing: str = ""
     ahead: tuple[int, Wire] | None = None
-    _spot: Spot | None = None
+    stretched: tuple[Spot, ...] = ()
     _spots: tuple[Spot, ...] = ()
 
-    @property
-    def spot(self) -> Spot:
-        """All of it as one stretch, with its end as the place of a marker."""
-        if self._spot is None:
-            made = Spot("messages", self.wire.size // BYTES_PER_TOKEN, len(self.cuts), markable=self.cuts[-1].markable)
-            msgspec.structs.force_setattr(self, "_spot", made)
-            return made
-        return self._spot
+    def stretches(self) -> tuple[Spot, ...]:
+        """Return all of it as one stretch: nobody will look into it again.
+
+        Where no marker may stand at its end they are two: up to the last place that takes one, and the rest.
+        """
+        if not self.stretched:
+            alone = len(self.cuts) == 1
+            made = self.spots if alone else tuple([spot for _, spot in self._stretched()])
+            msgspec.structs.force_setattr(self, "stretched", made)
+            msgspec.structs.force_setattr(self, "_spots", ())
+        return self.stretched
+
+    def last_of(self, stretch: int) -> int:
+        """Return the element that ends the *stretch* of that number."""
+        return self._stretched()[stretch][0]
+
+    def _stretched(self) -> list[tuple[int, Spot]]:
+        last = len(self.cuts) - 1
+        at = last
+        while at >= 0 and not self.cuts[at].markable:
+            at -= 1
+        made: list[tuple[int, Spot]] = []
+        if at >= 0:
+            made.append((at, Spot("messages", self.cuts[at].size // BYTES_PER_TOKEN, at + 1)))
+        if at < last:
+            rest = self.wire.size - (self.cuts[at].size if at >= 0 else 0)
+            made.append((last, Spot("messages", rest // BYTES_PER_TOKEN, last - at, markable=False)))
+        return made
 
     @property
     def spots(self) -> tuple[Spot, ...]:
@@ -144,16 +165,6 @@ class Spoken(msgspec.Struct, frozen=True):
 
 
 SILENCE = Spoken()
-
-
-def stretches(parts: Sequence[Spoken]) -> list[Spot]:
-    """Return each of *parts*, which will not be looked into again, as one stretch."""
-    spots: list[Spot] = []
-    for part in parts:
-        if part._spots:
-            msgspec.structs.force_setattr(part, "_spots", ())
-        spots.append(part._spot or part.spot)
-    return spots
 
 
 MAX_PARTS = 8
@@ -254,7 +265,7 @@ class Conversation:
         for part in self.spoken(segments):
             if not spoken and needs_opening(part.first):
                 spoken.append(self._opening)
-            elif spoken and needs_pause(spoken[-1].last, part.first):
+            elif part.first == "assistant" and needs_pause(spoken[-1].last, part.first):
                 spoken.append(self._closing)
             spoken.append(part)
         if not tailed and needs_closing(spoken[-1].last if spoken else None):

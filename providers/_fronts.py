@@ -8,7 +8,7 @@ from typing import Any, final
 
 import msgspec
 
-from shoal.providers._breakpoints import BYTES_PER_TOKEN, NOTICED_ODDS, Front, Marker, Spot, front_of
+from shoal.providers._breakpoints import BYTES_PER_TOKEN, NOTICED_ODDS, Front, Markers, Spot, front_of
 from shoal.providers._legality import blank
 from shoal.providers._values import Block, Request, ToolSet, Volatility, digest
 
@@ -45,6 +45,8 @@ class _Habits(msgspec.Struct):
         system: The system section of its last request.
         tools: The tools of that.
         ahead: Whether stages were then to come that share the prefix.
+        head: Stands for the message with which its conversation began; empty where it had none.
+        unended: Its stage's last request was not written at its end.
         count: How many requests it sent.
         again_at: The number of requests at which the odds of what has not changed are looked at again.
         seen: What each block did, by owner and number of the owner's block.
@@ -55,6 +57,8 @@ class _Habits(msgspec.Struct):
     system: tuple[Block, ...] = ()
     tools: ToolSet | None = None
     ahead: bool = False
+    head: bytes = b""
+    unended: bool = False
     count: int = 0
     again_at: int = 0
     seen: dict[tuple[str, int], _Seen] = {}
@@ -101,6 +105,8 @@ class Fronts:
             and habits.ahead is request.stages_ahead
             and [*map(id, habits.system)] == [*map(id, request.system)]
         )
+        head = request.messages[0].messages[0].digest if request.messages else b""
+        before, begins, habits.head = habits.front, habits.head == head, head
         habits.count += 1
         # What stays as it is gets likelier to stay, which is looked at again ever more rarely.
         if habits.front is None or not same or habits.count >= habits.again_at:
@@ -111,6 +117,9 @@ class Fronts:
             # What was encoded of the same blocks still holds.
             habits.front = made if habits.front is None or not same else _with(made, habits.front.made)
             habits.again_at = 3 * habits.count
+        moved = before is not None and not (begins and habits.front.chain == before.chain and not habits.unended)
+        if habits.front.moved is not moved:
+            habits.front = msgspec.structs.replace(habits.front, moved=moved)
         return habits.front
 
     def _made(
@@ -145,12 +154,14 @@ class Fronts:
         known = frozenset([index for index, key in enumerate(chain) if key in habits.marked])
         return msgspec.structs.replace(front_of(spots, chain, grows=grows), known=known, blocks=tuple(blocks))
 
-    def mark(self, request: Request, front: Front, markers: Sequence[Marker]) -> None:
+    def mark(self, request: Request, front: Front, markers: Markers) -> None:
         """Remember that *request*, which has *front*, goes out with *markers*."""
         habits = self._runs.get(request.run_id)
         if habits is None or habits.front is not front:
             return
-        for marker in markers:
+        if request.purpose == "stage":  # a question behind it leaves what was written at the end of a stage's request
+            habits.unended = markers.explicit
+        for marker in markers.markers:
             if marker.index < len(front.spots):
                 habits.marked.pop(front.chain[marker.index], None)
                 habits.marked[front.chain[marker.index]] = None

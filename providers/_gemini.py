@@ -125,7 +125,7 @@ class GeminiEncoder:
             raise ProviderRefused(why, provider=self._provider, model=request.model)
         wanted = dict(as_object(options.pop("generationConfig", None)))
         generation = {name: value for name, value in wanted.items() if name not in _NOT_GENERATION}
-        generation["maxOutputTokens"] = min(request.max_tokens, self.profile.max_output_tokens)
+        generation["maxOutputTokens"] = max(1, min(request.max_tokens, self.profile.max_output_tokens))
         if request.temperature is not None:
             generation["temperature"] = request.temperature
         if not self.profile.temperature:

@@ -8,7 +8,7 @@ from typing import final
 import msgspec
 
 from shoal.providers._breakpoints import BYTES_PER_TOKEN, NO_FRONT, Front, Marker, Spot
-from shoal.providers._conversation import Cut, Spoken, stretches
+from shoal.providers._conversation import Cut, Spoken
 from shoal.providers._values import digest
 
 _NEAR = 2  # parts at the end of a conversation that are looked into element by element
@@ -22,11 +22,13 @@ class Outline(msgspec.Struct, frozen=True):
         front: What stands in front of the conversation.
         said: The conversation, and what stands behind it.
         parts: The conversation as it was encoded, to which the spots of *said* belong.
+        far: How many spots, from the first on, are stretches of it; behind them each is an element.
     """
 
     front: Front = NO_FRONT
     said: tuple[Spot, ...] = ()
     parts: Sequence[Spoken] = ()
+    far: int = 0
 
     def in_front(self, markers: Sequence[Marker]) -> tuple[Marker, ...]:
         """Return those of *markers* that stand in front of the conversation."""
@@ -40,14 +42,17 @@ class Outline(msgspec.Struct, frozen=True):
 
     def _element(self, spot: int) -> tuple[int, int]:
         """Return the part and the element in it that *spot* of the conversation is, or ends with."""
-        far = max(0, len(self.parts) - _NEAR)
-        if spot < far:
-            return spot, len(self.parts[spot].cuts) - 1
-        at, element = far, spot - far
-        while element >= len(self.parts[at].cuts):
-            element -= len(self.parts[at].cuts)
+        at = 0
+        if spot < self.far:
+            while spot >= len(self.parts[at].stretches()):
+                spot -= len(self.parts[at].stretches())
+                at += 1
+            return at, self.parts[at].last_of(spot)
+        at, spot = max(0, len(self.parts) - _NEAR), spot - self.far
+        while spot >= len(self.parts[at].cuts):
+            spot -= len(self.parts[at].cuts)
             at += 1
-        return at, element
+        return at, spot
 
     def prefixes(self, ahead: Sequence[Marker]) -> tuple[bytes, ...]:
         """Return what stands for each prefix that *ahead*, markers in front of the conversation, mark."""
@@ -79,7 +84,10 @@ def outline(
         tail_bytes: Bytes of the tail, which no marker covers.
     """
     near = spoken[-_NEAR:]
-    spots = stretches(spoken[:-_NEAR])
+    spots: list[Spot] = []
+    for part in spoken[:-_NEAR]:
+        spots += part.stretched or part.stretches()
+    far = len(spots)
     speaks = False
     for part in near:
         spots += part.spots
@@ -90,7 +98,7 @@ def outline(
         spots[-1] = msgspec.structs.replace(spots[-1], cacheable=False)
     if tail_bytes:
         spots.append(Spot("messages", tail_bytes // BYTES_PER_TOKEN, cacheable=False))
-    return Outline(front, tuple(spots), spoken)
+    return Outline(front, tuple(spots), spoken, far)
 
 
 def _end_request_before(spots: list[Spot], cuts: Sequence[Cut], assistant: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, final
 from shoal.errors import ConfigInvalid
 from shoal.providers._intake import COUNTINGS
 from shoal.providers._json import as_list, as_object
+from shoal.providers._listed import Listed, listed
 from shoal.providers._tokens import TOKENIZERS
 from shoal.providers._values import ModelProfile, Price
 
@@ -45,13 +46,42 @@ _PRICE_KEYS = (*_FLAT_PRICES, "long_from", "long_factor", "long_output_factor")
 
 
 def shipped_profile(model: str) -> ModelProfile:
-    """Return what the shipped table knows of *model*; a cautious profile without a price where it knows nothing.
+    """Return what is known of *model* here; a cautious profile without a price where nothing is.
 
-    A vendor in front (`vendor/model`), a date behind, and dots for dashes do not matter.
+    That is its row in the shipped table, with the window and the price of the list of `shoal[prices]` in front, where
+    that is installed. A vendor in front (`vendor/model`), a date behind, and dots for dashes do not matter.
     """
     known = _shipped().get(_key(model))
     unknown = ModelProfile(model, window_key=_window_key(model))
-    return unknown if known is None else replace(known, model=model, window_key=unknown.window_key)
+    shipped = unknown if known is None else replace(known, model=model, window_key=unknown.window_key)
+    found = listed(model)
+    return shipped if found is None else _with_listed(shipped, found)
+
+
+def shipped_source() -> str:
+    """Return where the rows that ship come from, with their date."""
+    return f"`models.toml` ({_table()['source']})"
+
+
+def _with_listed(shipped: ModelProfile, found: Listed) -> ModelProfile:
+    made = shipped
+    if found.window_tokens is not None:
+        made = replace(made, window_tokens=found.window_tokens, window_source=found.source)
+        made = made.told(found.source, "context")
+    if found.price is not None:
+        price = _completed(found.price, shipped.price)
+        made = replace(made, price=price).told(price.source, "price")
+    return made
+
+
+def _completed(price: Price, shipped: Price | None) -> Price:
+    """Return *price* with what a longer lifetime costs by what ships, where the list does not say and they agree."""
+    if shipped is None or shipped.cache_write_long is None or price.cache_write_long is not None:
+        return price
+    if price.cache_write is None or price.cache_write != shipped.cache_write:
+        return price
+    source = f"{price.source}, `cache_write_long` from {shipped.source}"
+    return replace(price, cache_write_long=shipped.cache_write_long, source=source)
 
 
 _FIELDS: Mapping[str, str] = {
@@ -109,10 +139,13 @@ def profiles_from(
 
 @functools.cache
 def _shipped() -> dict[str, ModelProfile]:
-    text = resources.files("shoal.providers").joinpath("models.toml").read_text("utf-8")
-    table = tomllib.loads(text)
-    source = f"`models.toml` ({table['source']})"
-    return {_key(model): _laid_over(ModelProfile(model), row, source) for model, row in table["models"].items()}
+    rows = _table()["models"]
+    return {_key(model): _laid_over(ModelProfile(model), row, shipped_source()) for model, row in rows.items()}
+
+
+@functools.cache
+def _table() -> Mapping[str, Any]:
+    return tomllib.loads(resources.files("shoal.providers").joinpath("models.toml").read_text("utf-8"))
 
 
 def _key(model: str) -> str:

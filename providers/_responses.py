@@ -32,6 +32,7 @@ _MADE_FROM_REQUEST = frozenset(
     {"background", "input", "instructions", "max_output_tokens", "model", "store", "stream", "tools"}
 ) | {"conversation", "previous_response_id", "prompt", "prompt_cache_key", "prompt_cache_options"}
 _SAMPLING = frozenset({"temperature", "top_logprobs", "top_p"})
+_UNKNOWN_TO_CODEX = frozenset({"metadata", "safety_identifier", "truncation"})
 _ONLY_WITH_TOOLS = frozenset({"max_tool_calls", "parallel_tool_calls", "tool_choice"})
 _COUNTED = frozenset({"model", "parallel_tool_calls", "reasoning", "text", "tool_choice"})
 _MARKER = b',"prompt_cache_breakpoint":{"mode":"explicit"}'
@@ -47,7 +48,7 @@ class ResponsesServer:
     Args:
         server: What it is called.
         instructions: The first system block is sent as `instructions`, which this server demands.
-        limits: It takes `max_output_tokens`, sampling parameters and metadata.
+        limits: It takes `max_output_tokens`, sampling parameters, metadata and what else only the public API knows.
         markers: It takes cache markers.
         marks_results: A marker in a result has an effect.
         cache_key: It takes a `prompt_cache_key`: of the shared prefix, or of the run; `None` for none.
@@ -154,7 +155,7 @@ class ResponsesEncoder:
         if not self.server.markers:
             return NO_MARKERS
         markers = plan_breakpoints(plan.front, plan.said, self.profile, OPENAI, once=request.purpose in ONCE)
-        self._fronts.mark(request, plan.front, markers.markers)
+        self._fronts.mark(request, plan.front, markers)
         return markers
 
     def _prefixes(self, plan: Outline, ahead: Sequence[Marker]) -> tuple[bytes, ...]:
@@ -192,7 +193,7 @@ class ResponsesEncoder:
         if not names:
             unwanted |= _ONLY_WITH_TOOLS
         if not self.server.limits:
-            unwanted |= _SAMPLING | {"metadata"}
+            unwanted |= _SAMPLING | _UNKNOWN_TO_CODEX
         choice = as_object(options.get("tool_choice"))
         if "name" in choice:
             named = tool_name(as_text(choice["name"]))

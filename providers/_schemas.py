@@ -38,11 +38,11 @@ def closed_schema(schema: Any, provider: str, model: str) -> Any:
     Raises:
         ProviderRefused: It refers to something outside of it, or to itself, or leaves too much open.
     """
-    problem = _endless(schema, schema, ())
+    problem = _endless(schema, schema, (), set())
     if problem:
         why = f"the schema of the reply {problem}; write it out"
         raise ProviderRefused(why, provider=provider, model=model)
-    optional, unions = _choices(schema, schema)
+    optional, unions = _choices(schema, schema, {})
     if optional > _MAX_OPTIONAL or unions > _MAX_UNIONS:
         raise ProviderRefused(
             f"the schema of the reply has {optional!r} optional properties and {unions!r} unions, and {_MAX_OPTIONAL} "
@@ -53,17 +53,23 @@ def closed_schema(schema: Any, provider: str, model: str) -> Any:
     return _closed(schema)
 
 
-def _choices(schema: Any, root: Any) -> tuple[int, int]:
-    """Return how many properties *schema* makes optional, and how many unions it has, wherever it refers to."""
+def _choices(schema: Any, root: Any, known: dict[str, tuple[int, int]]) -> tuple[int, int]:
+    """Return how many properties *schema* makes optional, and how many unions it has, wherever it refers to.
+
+    *known* holds what references come to: each is looked at once, however often it stands there.
+    """
     here = as_object(schema)
-    if isinstance(here.get("$ref"), str):
-        return _choices(_target(here["$ref"], root), root)
+    reference = here.get("$ref")
+    if isinstance(reference, str):
+        if reference not in known:
+            known[reference] = _choices(_target(reference, root), root, known)
+        return known[reference]
     properties = as_object(here.get("properties"))
     optional = len(properties.keys() - set(as_list(here.get("required"))))
     unions = int("anyOf" in here or isinstance(here.get("type"), list))
     items = [here["items"]] if "items" in here else []
     for part in [*properties.values(), *items, *[branch for key in _UNIONS for branch in as_list(here.get(key))]]:
-        inner = _choices(part, root)
+        inner = _choices(part, root, known)
         optional, unions = optional + inner[0], unions + inner[1]
     return optional, unions
 
@@ -98,8 +104,8 @@ def _closed(schema: Any) -> Any:
     return made
 
 
-def _endless(schema: Any, root: Any, inside: tuple[str, ...]) -> str:
-    """Return why *schema* cannot be written out; empty where it can."""
+def _endless(schema: Any, root: Any, inside: tuple[str, ...], sound: set[str]) -> str:
+    """Return why *schema* cannot be written out; empty where it can. *sound* holds references that can."""
     here = as_object(schema)
     reference = here.get("$ref")
     if isinstance(reference, str):
@@ -107,10 +113,15 @@ def _endless(schema: Any, root: Any, inside: tuple[str, ...]) -> str:
             return f"refers to {reference!r} outside of it"
         if reference in inside:
             return f"refers to itself at {reference!r}"
-        return _endless(_target(reference, root), root, (*inside, reference))
+        if reference in sound:
+            return ""
+        problem = _endless(_target(reference, root), root, (*inside, reference), sound)
+        if not problem:
+            sound.add(reference)
+        return problem
     parts = [part for key, part in here.items() if key not in _VALUES and key not in _NAMED]
     parts += [*as_object(here.get("properties")).values(), *as_list(schema)]
-    return next(filter(None, [_endless(part, root, inside) for part in parts]), "")
+    return next(filter(None, [_endless(part, root, inside, sound) for part in parts]), "")
 
 
 def is_strict(schema: Any) -> bool:

@@ -18,6 +18,7 @@ import httpx
 from shoal.errors import ConfigInvalid, ProviderRefused, ProviderUnavailable
 from shoal.providers._refusals import Asked
 from shoal.providers._sse import Event, EventTooLong, SseDecoder
+from shoal.providers._values import Trace
 from shoal.providers._wire import Deferred, Wire
 
 T = TypeVar("T")
@@ -114,7 +115,14 @@ class Transport:
 
     @asynccontextmanager
     async def post(
-        self, path: str, body: Wire | None, asked: Asked, *, timeout_s: float, headers: Mapping[str, str] | None = None
+        self,
+        path: str,
+        body: Wire | None,
+        asked: Asked,
+        *,
+        timeout_s: float,
+        headers: Mapping[str, str] | None = None,
+        trace: Trace | None = None,
     ) -> AsyncGenerator[Answer]:
         """Send *body* to *path* and yield the answer once its first bytes are there; leaving closes what is left of it.
 
@@ -124,6 +132,7 @@ class Transport:
             asked: Named in errors.
             timeout_s: Seconds for the whole exchange.
             headers: Further headers of this request.
+            trace: The span that it belongs to, said where the host may know.
 
         Raises:
             ProviderUnavailable: No connection, or no answer in time.
@@ -132,6 +141,8 @@ class Transport:
         began_at = anyio.current_time()
         waits = _Waits(began_at + self.timeouts.first_byte_s, self.timeouts.idle_s, began_at + timeout_s)
         url = path if "://" in path else self.base_url + path
+        if trace is not None and httpx.URL(url).host in trace.hosts:
+            headers = {**(headers or {}), "traceparent": trace.traceparent}
         if body is None:
             request = client.build_request("GET", url, headers=headers)
         else:

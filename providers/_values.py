@@ -181,7 +181,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
 
 def digests_of(messages: Iterable[Message]) -> tuple[bytes, ...]:
     """Return the digest of each of *messages*; those that were asked before cost next to nothing."""
-    return tuple([message._digest or message.digest for message in messages])
+    return tuple([m._digest or m.digest for m in messages])  # pyright: ignore[reportPrivateUsage] # a call each is slow
 
 
 @final
@@ -369,6 +369,19 @@ class Situation(msgspec.Struct, frozen=True):
 
 
 @final
+class Trace(msgspec.Struct, frozen=True):
+    """Which span a request belongs to, for servers that may know.
+
+    Args:
+        traceparent: The header. Source: W3C Trace Context, level 2, section 3.2.
+        hosts: Hosts that get it, lower case and without ports; all others learn nothing.
+    """
+
+    traceparent: str
+    hosts: frozenset[str]
+
+
+@final
 class Request(msgspec.Struct, frozen=True):
     """One request, in no vendor's words.
 
@@ -389,6 +402,7 @@ class Request(msgspec.Struct, frozen=True):
         stages_ahead: A later stage of the run may send the same tools to the same model.
         allowed_tools: Of *tools*, the ones that may be called, by name; `None` for all. A vendor that cannot be told
             offers all of them, and whoever asked has to refuse the others.
+        trace: The span that it belongs to; `None` says nothing to anybody.
     """
 
     model: str
@@ -406,6 +420,7 @@ class Request(msgspec.Struct, frozen=True):
     output: OutputFormat | None = None
     stages_ahead: bool = False
     allowed_tools: tuple[str, ...] | None = None
+    trace: Trace | None = None
 
     @property
     def digest(self) -> bytes:

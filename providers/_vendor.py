@@ -220,7 +220,9 @@ class VendorProvider:
         limit = self.rate_limit(request.model)
         async with (
             self._turn(sent) as begun,
-            self._transport.post(path, sent.body, asked, timeout_s=request.timeout_s, headers=sent.headers) as answer,
+            self._transport.post(
+                path, sent.body, asked, timeout_s=request.timeout_s, headers=sent.headers, trace=request.trace
+            ) as answer,
         ):
             limit.observe(answer.headers)
             if answer.status != 200:

@@ -4,6 +4,7 @@
 door `shoal.Swarm` resolves those.
 """
 
+from shoal.runtime._accounts import account_of
 from shoal.runtime._agentic import Context, Ended, Spawned
 from shoal.runtime._attachment import Attachable, Attachment, SeedValue
 from shoal.runtime._call_prompt import newest_prompt
@@ -121,6 +122,7 @@ __all__ = [
     "Tool",
     "ToolResult",
     "TransitionRow",
+    "account_of",
     "agent",
     "agentic",
     "asked_below",

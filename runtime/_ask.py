@@ -24,6 +24,9 @@ async def exchanged(live: Live, serving: Serving, request: Request, purpose: Pur
         ProviderError: Its leaf says what went wrong.
     """
     host = live.host
+    if host.traced is not None:
+        trace = host.traced(live.run_id, live.state.made_by.root, started, serving.model)
+        request = msgspec.structs.replace(request, trace=trace)
     breaker = host.breaker(serving.provider.name)
     if not breaker.allow():
         raise _left_alone(serving, breaker.why)

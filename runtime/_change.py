@@ -6,13 +6,14 @@ ask for it by name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import final
 
 import msgspec
 
 from shoal.blueprints import CallerSeed, Region, ScriptSeed
-from shoal.errors import SpawnRefused
+from shoal.errors import JournalDamaged, SpawnRefused
 from shoal.providers import Text
 from shoal.runtime._differences import differences
 from shoal.runtime._host import Host, Serving
@@ -41,12 +42,21 @@ def made_of(reader: Reader, run_id: str) -> RunSpawned:
     """Return how a run of the journal was spawned, and what it is made of now.
 
     Raises:
-        JournalDamaged: That cannot be read.
+        JournalDamaged: Its first event cannot be read.
     """
     spawned = next(iter(reader.read(run_id))).payload
     assert isinstance(spawned, RunSpawned)  # the first event of every run
-    changed = reader.newest(run_id, BlueprintChanged)
+    try:
+        changed = reader.newest(run_id, BlueprintChanged)
+    except JournalDamaged:  # what is behind the damage is not counted when it goes on
+        return made_behind(list(_good(reader, run_id)))
     return spawned if changed is None else _onto(spawned, changed)
+
+
+def _good(reader: Reader, run_id: str) -> Iterator[Event]:
+    """Yield the events of a run up to the first that cannot be read."""
+    with suppress(JournalDamaged):
+        yield from reader.read(run_id)
 
 
 def made_behind(events: Sequence[Event]) -> RunSpawned:

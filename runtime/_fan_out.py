@@ -22,7 +22,7 @@ from shoal.runtime._live import Live
 from shoal.runtime._people import approved
 from shoal.runtime._visit import Child, Turn, heading_of
 from shoal.runtime.context import CONVERSATION, Draft, estimate
-from shoal.runtime.events import ToolCallCompleted, ToolCallStarted
+from shoal.runtime.events import ItemRefused, ToolCallCompleted, ToolCallStarted
 from shoal.runtime.tools import judge
 
 
@@ -40,8 +40,19 @@ class Fate(msgspec.Struct, frozen=True):
     """What became of one item: the child that ended, or why there was none."""
 
     item: Item
-    child: Child | None
-    refused: str = ""
+    child: Child | None = None
+    refused: ItemRefused | None = None
+    refused_seq: int = 0
+
+    @property
+    def done(self) -> bool:
+        """Nothing more comes of it."""
+        return self.refused is not None if self.child is None else self.child.ended is not None
+
+    @property
+    def source(self) -> int:
+        """Seq of the event that says what became of it."""
+        return self.refused_seq if self.child is None else self.child.ended_seq
 
     @property
     def failed(self) -> bool:
@@ -60,7 +71,7 @@ class Fate(msgspec.Struct, frozen=True):
         """Its answer, or why there is none."""
         ended = None if self.child is None else self.child.ended
         if ended is None:
-            return self.refused
+            return "" if self.refused is None else str(self.refused.why)
         return str(ended.output or first_paragraph(ended.reason))
 
 
@@ -74,7 +85,6 @@ class Plan(msgspec.Struct):
         settings: The stage's settings.
         width: How many work at once.
         left_out: Items beyond what one call takes.
-        refused: Why an item could not be handed out, by its id.
     """
 
     items: list[Item]
@@ -82,7 +92,6 @@ class Plan(msgspec.Struct):
     settings: FanOut
     width: int
     left_out: int
-    refused: dict[str, str]
 
 
 async def advance_fan_out(live: Live, index: int) -> bool:
@@ -101,10 +110,9 @@ async def advance_fan_out(live: Live, index: int) -> bool:
         live.emit(ToolCallStarted(turn.seq, index))
         await live.durable()
     await _start(live, turn, index, plan)
-    workers = _workers(live, turn, index)
-    if any(item.id not in plan.refused and not _done(workers.get(item.id)) for item in plan.items):
+    fates = _fates(live, turn, index, plan)
+    if not all(fate.done for fate in fates):
         return False
-    fates = [Fate(item, workers.get(item.id), plan.refused.get(item.id, "")) for item in plan.items]
     await _answer(live, turn, index, plan, fates)
     del live.fan_outs[turn.seq, index]
     return True
@@ -128,7 +136,7 @@ def _planned(live: Live, turn: Turn, index: int) -> Plan | None:
         live.emit(ToolCallCompleted(turn.seq, index, Text.of(f"[error] {problem}"), is_error=True))
         return None
     width = verdict.args.get("max_workers") or settings.max_workers or len(items) or 1
-    return Plan(items, str(worker), settings, int(width), left_out, {})
+    return Plan(items, str(worker), settings, int(width), left_out)
 
 
 def _named(settings: FanOut) -> str | None:
@@ -152,9 +160,9 @@ async def _start(live: Live, turn: Turn, index: int, plan: Plan) -> None:
     """Hand out as many items as may be worked on at once."""
     shared = handed_over(live)
     while live.state.phase == "running":
-        workers = _workers(live, turn, index)
-        room = plan.width - sum(not _done(child) for child in workers.values())
-        waiting = [item for item in plan.items if item.id not in workers and item.id not in plan.refused]
+        fates = _fates(live, turn, index, plan)
+        room = plan.width - sum(fate.child is not None and not fate.done for fate in fates)
+        waiting = [fate.item for fate in fates if fate.child is None and fate.refused is None]
         if room < 1 or not waiting:
             return
         async with anyio.create_task_group() as tasks:
@@ -178,17 +186,15 @@ async def _hand_out(live: Live, turn: Turn, index: int, plan: Plan, item: Item, 
     try:
         await live.host.spawn_child(live.run_id, wanted)
     except ShoalError as exc:
-        plan.refused[item.id] = failure_text(exc)
+        live.emit(ItemRefused(turn.seq, index, item.id, Text.of(failure_text(exc))))
 
 
-def _workers(live: Live, turn: Turn, index: int) -> dict[str | None, Child]:
-    """Return the workers of a call by the id of their item."""
-    children = live.state.children.values()
-    return {c.spawned.item: c for c in children if c.spawned.source == turn.seq and c.spawned.index == index}
-
-
-def _done(child: Child | None) -> bool:
-    return child is not None and child.ended is not None
+def _fates(live: Live, turn: Turn, index: int, plan: Plan) -> list[Fate]:
+    """Return what became of the items of a call so far, in their order."""
+    made = (c for c in live.state.children.values() if (c.spawned.source, c.spawned.index) == (turn.seq, index))
+    children = {child.spawned.item: child for child in made}
+    refused = {each.item: (each, seq) for seq, each in turn.refused if each.index == index}
+    return [Fate(item, children.get(item.id), *refused.get(item.id, (None, 0))) for item in plan.items]
 
 
 async def _answer(live: Live, turn: Turn, index: int, plan: Plan, fates: list[Fate]) -> None:
@@ -218,13 +224,13 @@ def _line(text: str) -> str:
 
 
 def _section(fate: Fate) -> str:
-    over = heading_of(fate.item.id, "refused") if fate.child is None else fate.child.heading
-    return f"{over}\n{fate.said}"
+    heading = heading_of(fate.item.id, "refused") if fate.child is None else fate.child.heading
+    return f"{heading}\n{fate.said}"
 
 
 def _is_written(turn: Turn, fate: Fate) -> bool:
     """Return whether an answer stood in its region already when the run, or its process, was stopped at the next."""
-    return fate.child is not None and fate.child.ended_seq in turn.brought
+    return fate.source in turn.brought
 
 
 async def _write_sections(live: Live, region: str, fates: list[Fate]) -> None:
@@ -234,6 +240,5 @@ async def _write_sections(live: Live, region: str, fates: list[Fate]) -> None:
     share = max(1, room // max(1, len(fates)))
     for fate in fates:
         message = Message("user", (Text.of(_section(fate)),))
-        source = 0 if fate.child is None else fate.child.ended_seq
-        draft = Draft("text", message, max(1, estimate(message)), source, key=fate.item.id, writer="routing")
+        draft = Draft("text", message, max(1, estimate(message)), fate.source, key=fate.item.id, writer="routing")
         await write_waiting(live, region, draft, share)

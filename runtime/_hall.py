@@ -19,12 +19,23 @@ import anyio
 from msgspec.structs import replace
 
 from shoal.actors import ChildSpec, DynamicSupervisor, SupervisionEvent
-from shoal.blueprints import Blueprint, ChildSupervision, Lanes, ModelSettings, Stage, load, resolve, stage_tools
+from shoal.blueprints import (
+    Blueprint,
+    ChildSupervision,
+    Lanes,
+    ModelSettings,
+    Stage,
+    load,
+    refuse_unusable,
+    resolve,
+    stage_tools,
+)
 from shoal.errors import (
     DefinitionMissing,
     JournalDamaged,
     JournalFailed,
     RunNotFound,
+    ShoalError,
     SpawnRefused,
 )
 from shoal.errors import RunEnded as RunIsOver
@@ -38,16 +49,17 @@ from shoal.runtime._clock import Clock
 from shoal.runtime._control import Cancel, Command, Pause, Reach, Resume, steer
 from shoal.runtime._fork import plan_fork
 from shoal.runtime._function import AgenticCall, AgenticFunction, find
-from shoal.runtime._host import ChildRequest, Serving
+from shoal.runtime._host import ChildRequest, Serving, Traced
 from shoal.runtime._keeper import Keeper
 from shoal.runtime._keys import Keys
 from shoal.runtime._lanes import WIDTHS, Job, LaneDesk
 from shoal.runtime._limits import Limits
 from shoal.runtime._live import Live
 from shoal.runtime._mcp import Connections, McpServer
-from shoal.runtime._mending import cancel_strays, mended
+from shoal.runtime._mending import UNREADABLE, cancel_strays, mended
 from shoal.runtime._pools import Pools
-from shoal.runtime._program import Program, recorded, shipped_names
+from shoal.runtime._program import Program, recorded, shipped_names, warn_of_schemas
+from shoal.runtime._resuming import open_runs
 from shoal.runtime._run import Begun, RunActor
 from shoal.runtime._script_tools import signature
 from shoal.runtime._seed_files import OWN_FOLDER
@@ -59,7 +71,17 @@ from shoal.runtime._standings import Standing, Standings
 from shoal.runtime._state import RunState
 from shoal.runtime._transforms import as_seeds, carried
 from shoal.runtime.context import AGENTIC, SHIPPED, Components
-from shoal.runtime.events import BudgetReached, ChildEnded, ChildSpawned, FrameEntered, Lane, RestartRule, RunSpawned
+from shoal.runtime.events import (
+    BudgetReached,
+    ChildEnded,
+    ChildSpawned,
+    Event,
+    FrameEntered,
+    Lane,
+    RestartRule,
+    RunEnded,
+    RunSpawned,
+)
 from shoal.runtime.journal import Journal
 from shoal.runtime.scripts import MARK, Functions, Sandbox
 from shoal.runtime.tools import Memory, Permissions, Shell, Tool
@@ -127,6 +149,8 @@ class Hall:
         lanes: Lanes | None = None,
     ) -> None:
         self.lane_defaults = lanes or Lanes()
+        self.traced: Traced | None = None
+        """Says which span a request belongs to; `None` where nobody is to know."""
         self.components = SHIPPED if components is None else components
         self.memory = memory
         self.journal = journal
@@ -152,7 +176,14 @@ class Hall:
         self.standings = Standings()
         self.keys = Keys(journal, clock)
         self.keeper = Keeper(
-            self, self.runs, self.standings, self._house_again, self._abandon, self._stop_at_budget, self.load
+            self,
+            self.runs,
+            self.standings,
+            self._house_again,
+            self._abandon,
+            self._stop_at_budget,
+            self.load,
+            self._failed,
         )
         self.purses = Purses(journal, clock, self._state_of, self.keeper.reach)
         self.restarts: Counter[str] = Counter()
@@ -260,12 +291,22 @@ class Hall:
                 f"{bundle.blueprint.name!r} wants the component {odd[0]!r} in its prompts, which stands in calls of "
                 "agentic functions only; take it out"
             )
-        return Program(bundle, tools, connected, self.components)
+        program = Program(bundle, tools, connected, self.components)
+        warn_of_schemas((*connected, *(tool for tool, _ in program.shipped)))
+        return program
 
     def adopt(self, blueprint: Blueprint) -> Bundle:
-        """Return *blueprint*, built in Python, with its workers; the same object is made ready once."""
+        """Return *blueprint*, built in Python, with its workers; the same object is looked at and made ready once.
+
+        Raises:
+            BlueprintInvalid: A name in it stands for nothing.
+        """
         key = (id(blueprint), signature(blueprint.folder))
-        return self._adopted.get(key, lambda: bundle_of(blueprint, self._load))
+        return self._adopted.get(key, lambda: self._adopt(blueprint))
+
+    def _adopt(self, blueprint: Blueprint) -> Bundle:
+        refuse_unusable(blueprint)
+        return bundle_of(blueprint, self._load)
 
     def enlist(self, function: AgenticFunction[..., Any]) -> Bundle:
         """Take note of *function*, and return what a run of it is made of."""
@@ -578,16 +619,57 @@ class Hall:
             live = self.live.get(above)
             above = None if live is None else live.state.made_by.parent
 
+    async def _failed(self, run_id: str, error: ShoalError) -> None:
+        """Take note that a run could not be brought back, or told what it has to know, while nobody waits for that."""
+        damage = error.__cause__
+        if isinstance(damage, JournalDamaged):
+            await self.write_off(run_id, str(damage))
+        else:
+            self.broke(run_id, error if isinstance(error, JournalFailed) else JournalFailed(str(error)))
+
+    async def write_off(self, run_id: str, why: str) -> None:
+        """End a run as `error` that cannot be read back, and tell its parent: the others are as well as they were.
+
+        Args:
+            run_id: The run.
+            why: Why it cannot.
+
+        Raises:
+            JournalFailed: The journal cannot be written.
+        """
+        await self.journal.barrier()
+        row = self.journal.find(run_id)
+        ended = RunEnded("error", why, flags={UNREADABLE: 1})
+        self.journal.append(Event(run_id, row.events + 1, self.clock.stamp(), ended))
+        await self.journal.barrier()
+        self.keeper.made_of.pop(run_id, None)
+        self.keeper.back(run_id)
+        standing = self.standings.of(run_id)
+        standing.write_off(run_id, ended, self.clock.monotonic())
+        standing.pulse()
+        for child in open_runs(self.journal, row.root):
+            if child.parent == run_id and not child.detached:
+                self.keeper.orphan(child.run_id)
+        if row.parent is not None:
+            self._tell(row.parent, run_id)
+
     def settled(self, run_id: str) -> Standing:
         """Return where a run stands, read from the journal where it does not live here."""
         standing = self.standings.of(run_id)
         if standing.outcome is None and standing.paused is None and run_id not in self.live:
             row = self.journal.find(run_id)
             if row.ended:
-                standing.settle(self.load(run_id), self.clock.monotonic())
+                self._settle(standing, run_id)
             elif row.status == "paused":
                 standing.paused = self.load(run_id).paused
         return standing
+
+    def _settle(self, standing: Standing, run_id: str) -> None:
+        last, now = self.journal.newest(run_id, RunEnded), self.clock.monotonic()
+        if last is not None and isinstance(last.payload, RunEnded) and UNREADABLE in last.payload.flags:
+            standing.write_off(run_id, last.payload, now)
+        else:
+            standing.settle(self.load(run_id), now)
 
     # --- children
 
@@ -746,23 +828,29 @@ class Hall:
 
     def ended(self, child: str) -> ChildEnded | None:
         """Return how *child* ended; `None` where it has not."""
-        return self.settled(child).as_child()
+        try:
+            return self.settled(child).as_child()
+        except JournalDamaged as damage:  # it is over, and what it said is lost: its parent goes on without
+            return ChildEnded(child, "error", None, f"its record cannot be read: {damage}")
 
     def _tell_parent(self, child: Live) -> None:
         """Tell the parent of a run that has ended; one that sleeps asks when it comes back."""
-        made = child.state.made_by
-        if made.parent is None:
-            return
-        parent = self.live.get(made.parent)
-        ended = self.standings.of(child.run_id).as_child()
+        parent = child.state.made_by.parent
+        if parent is not None:
+            self._tell(parent, child.run_id)
+
+    def _tell(self, run_id: str, child: str) -> None:
+        """Tell a run that its *child* has ended."""
+        parent = self.live.get(run_id)
+        ended = self.standings.of(child).as_child()
         if parent is not None and not parent.over and ended is not None:
-            known = parent.state.children.get(child.run_id)
+            known = parent.state.children.get(child)
             if known is not None and known.ended is None:
                 try:
                     parent.emit(ended)
                 except JournalFailed as error:
-                    self.broke(parent.run_id, error)
-        self.keeper.wake(made.parent)
+                    self.broke(run_id, error)
+        self.keeper.wake(run_id)
 
     # --- ends
 

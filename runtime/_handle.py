@@ -14,8 +14,9 @@ from typing_extensions import TypeVar
 
 from shoal.errors import OutputInvalid, RunCancelled, RunFailed
 from shoal.providers import TextDelta, Usage
+from shoal.runtime._accounts import account_of
 from shoal.runtime._attachment import Attachable, SeedValue
-from shoal.runtime._ledger import NO_USAGE, Ledger, ledger_of, plain_usage
+from shoal.runtime._ledger import NO_USAGE, Ledger, plain_usage
 from shoal.runtime._orders import GivenTool, validated
 from shoal.runtime._state import RunState
 from shoal.runtime.context import PartStored
@@ -202,7 +203,7 @@ class Run(Generic[OutputT_co]):
 
     def ledger(self) -> Ledger:
         """Return what it used so far, by stage, region and transition."""
-        return ledger_of(self._swarm.journal.read(self.run_id))
+        return account_of(self._swarm.journal, (self.run_id,))
 
     def region(self, name: str) -> str:
         """Return the text of one of its regions as it is now, so that it can be handed to a child.

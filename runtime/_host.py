@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, final
 
 import anyio
 
 from shoal.blueprints import Blueprint, Lanes, ModelSettings
-from shoal.providers import Breaker, ModelProfile, Provider, ReasoningDelta, RetryPolicy, TextDelta
+from shoal.providers import Breaker, ModelProfile, Provider, ReasoningDelta, RetryPolicy, TextDelta, Trace
 from shoal.runtime._attachment import SeedValue
 from shoal.runtime._clock import Clock
 from shoal.runtime._limits import Limits
@@ -88,6 +88,10 @@ class ChildRequest:
     step: StepRecorded | None = None
 
 
+Traced: TypeAlias = Callable[[str, str, int, str], Trace | None]
+"""Says for a run, its root, the seq of an `InferenceStarted` and the model asked which span that request belongs to."""
+
+
 class Host(Protocol):
     """The services that all runs of a swarm share."""
 
@@ -103,6 +107,7 @@ class Host(Protocol):
     purses: Purses
     memory: Memory | None
     lane_defaults: Lanes
+    traced: Traced | None
 
     def serving(self, model: ModelSettings | None, override: str | None) -> Sequence[Serving]:
         """Return who may serve a stage with these settings, best first; *override* (`provider:model`) wins over all.

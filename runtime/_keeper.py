@@ -42,6 +42,7 @@ class Keeper:
         abandon: Ends a run whose parent is over.
         stop_at_budget: Stops a run, and everything below it, whose budget is reached.
         load: Returns the state that a run's journal adds up to.
+        failed: Takes note that something that nobody waits for could not be done to a run.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Keeper:
         abandon: Callable[[str], Awaitable[None]],
         stop_at_budget: Callable[[str, BudgetReached], Awaitable[None]],
         load: Callable[[str], RunState],
+        failed: Callable[[str, ShoalError], Awaitable[None]],
     ) -> None:
         self._host = host
         self._clock: Clock = host.clock
@@ -62,6 +64,7 @@ class Keeper:
         self._abandon = abandon
         self._stop_at_budget = stop_at_budget
         self._load = load
+        self._failed = failed
         self.live: dict[str, Live] = {}
         """The runs that live here, by id."""
         self.made_of: dict[str, Program] = {}
@@ -312,10 +315,7 @@ class Keeper:
         except SupervisorStopped:
             return  # the swarm is closing; it stays in the journal
         except ShoalError as error:
-            failed = error if isinstance(error, JournalFailed) else JournalFailed(str(error))
-            standing = self._standings.of(run_id)
-            standing.broken = failed
-            standing.pulse()
+            await self._failed(run_id, error)
 
     def _nap_s(self) -> float:
         due = [self._alarms[0][0] - self._clock.unix()] if self._alarms else []

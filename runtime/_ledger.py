@@ -6,9 +6,12 @@ the same numbers; its totals equal the sum of the journal's usages.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from html import escape
 from typing import Any, final
 
 from shoal.providers import Usage
@@ -77,13 +80,20 @@ class RegionRow(Tally):
 
     Args:
         high_water_tokens: The most it cost in one request.
+        budget_tokens: The most it may hold, the largest value of the stage; `None` for what is no region, and where it
+            is not known.
     """
 
     high_water_tokens: int = 0
+    budget_tokens: int | None = None
 
     def plain(self) -> dict[str, Any]:
         """Return it as plain values."""
-        return {**Tally.plain(self), "high_water_tokens": self.high_water_tokens}
+        return {
+            **Tally.plain(self),
+            "high_water_tokens": self.high_water_tokens,
+            "budget_tokens": self.budget_tokens,
+        }
 
 
 @final
@@ -252,6 +262,12 @@ class Ledger:
                 pass
         place.heard = event.at
 
+    def limit(self, stage: str, region: str, tokens: int) -> None:
+        """Take note that *region* may hold so many *tokens* in *stage*, where it was billed there."""
+        row = self.stages[stage].regions.get(region) if stage in self.stages else None
+        if row is not None:
+            row.budget_tokens = max(row.budget_tokens or 0, tokens)
+
     def _stop(self, place: _Place, at: float) -> None:
         if place.since is not None:
             self._stage(place.stage).seconds += at - place.since
@@ -304,15 +320,8 @@ class Ledger:
 
     def table(self) -> str:
         """Return it as text: a row a stage and, under it, a row a region."""
-        head = ("stage / region", "calls", "in", "cached", "written", "out", "cost USD", "peak")
-        rows: list[Sequence[str]] = [head]
-        for stage in self.stages.values():
-            rows.append(_cells(stage.stage, stage, ""))
-            rows.extend(
-                _cells(f"  {name}", row, str(row.high_water_tokens or "")) for name, row in stage.regions.items()
-            )
-        rows.append(_cells("total", self.total, ""))
-        widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+        rows = [_HEADS, *self._rows()]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
         return "\n".join(
             "  ".join(
                 cell.ljust(width) if not i else cell.rjust(width)
@@ -321,8 +330,48 @@ class Ledger:
             for row in rows
         )
 
+    def _rows(self) -> Iterator[Sequence[str]]:
+        for stage in self.stages.values():
+            yield _cells(stage.stage, stage)
+            for name, row in stage.regions.items():
+                peak, budget = str(row.high_water_tokens or ""), str(row.budget_tokens or "")
+                yield _cells(f"  {name}", row, peak, budget)
+        yield _cells("total", self.total)
+
+    def csv(self) -> str:
+        """Return it as CSV: a row a stage, a row a region of a stage, and a row for all.
+
+        The row of a stage has an empty `region`, and that of all an empty `stage` too: rows with a region add up to
+        the bill.
+        """
+        rows = [_csv_row("", "", self.total)]
+        for stage in self.stages.values():
+            more = {"visits": stage.visits, "tool_calls": stage.tool_calls, "seconds": round(stage.seconds, 6)}
+            rows.append(_csv_row(stage.stage, "", stage, **more))
+            rows += [
+                _csv_row(
+                    stage.stage, name, row, high_water_tokens=row.high_water_tokens, budget_tokens=row.budget_tokens
+                )
+                for name, row in stage.regions.items()
+            ]
+        return _csv(_COLUMNS, rows)
+
+    def transitions_csv(self) -> str:
+        """Return the transitions as CSV: a row each, and a row a region of each; the former has an empty `region`."""
+        rows: list[dict[str, Any]] = []
+        for number, transition in enumerate(self.transitions, start=1):
+            plain = transition.plain()
+            where: dict[str, object] = {name: _harmless(plain[name] or "") for name in ("from", "to", "condition")}
+            where["transition"] = number
+            rows.append({**plain, **where})
+            rows += [{**move, **where, "region": _harmless(move["region"])} for move in plain["regions"]]
+        return _csv(_MOVE_COLUMNS, rows)
+
     def _repr_html_(self) -> str:
-        return f"<pre>{self.table()}</pre>"
+        """Return it as a notebook shows it."""
+        head = "".join(f"<th>{escape(name)}</th>" for name in _HEADS)
+        rows = "".join(f"<tr>{''.join(_html_cells(row))}</tr>" for row in self._rows())
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
 @dataclass(slots=True)
@@ -356,7 +405,10 @@ def _sum(known: Decimal | None, more: Decimal | None) -> Decimal | None:
     return None if known is None or more is None else known + more
 
 
-def _cells(name: str, tally: Tally, peak: str) -> Sequence[str]:
+_HEADS = ("stage / region", "calls", "in", "cached", "written", "out", "cost USD", "peak", "budget")
+
+
+def _cells(name: str, tally: Tally, peak: str = "", budget: str = "") -> Sequence[str]:
     usage = tally.usage
     written = usage.cache_write + usage.cache_write_long
     cost = "?" if tally.cost is None else format(tally.cost.normalize() + 0, "f")
@@ -369,7 +421,71 @@ def _cells(name: str, tally: Tally, peak: str) -> Sequence[str]:
         str(usage.output),
         cost,
         peak,
+        budget,
     )
+
+
+def _html_cells(row: Sequence[str]) -> Iterator[str]:
+    name, *figures = row
+    inset = len(name) - len(name.lstrip())
+    yield f'<td style="text-align: left; padding-left: {inset + 0.5}em">{escape(name.strip())}</td>'
+    yield from (f"<td>{escape(figure)}</td>" for figure in figures)
+
+
+_COLUMNS = (
+    "stage",
+    "region",
+    "visits",
+    "calls",
+    "input",
+    "uncached",
+    "cache_read",
+    "cache_write",
+    "output",
+    "reasoning",
+    "cost_usd",
+    "cache_hit_ratio",
+    "high_water_tokens",
+    "budget_tokens",
+    "tool_calls",
+    "seconds",
+)
+_MOVE_COLUMNS = (
+    "transition",
+    "from",
+    "to",
+    "condition",
+    "region",
+    "tokens_before",
+    "tokens_after",
+    "cached_before",
+    "cached_after",
+    "uncached_after",
+    "cache_tokens_lost",
+    "cost_usd",
+)
+
+
+def _csv_row(stage: str, region: str, tally: Tally, **more: object) -> dict[str, object]:
+    usage = {"input": tally.usage.input, **plain_usage(tally.usage)}
+    return {"stage": _harmless(stage), "region": _harmless(region), **usage, **Tally.plain(tally), **more}
+
+
+def _harmless(name: str) -> str:
+    """Return *name* so that no spreadsheet takes it for a formula: a blueprint may come from a stranger.
+
+    Source: OWASP, "CSV Injection".
+    """
+    return f"'{name}" if name.startswith(("=", "+", "-", "@", "\t", "\r")) and name != BEFORE_STAGES else name
+
+
+def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
+    """Return *rows* as CSV (RFC 4180 but for line ends); what is unknown or has no meaning is empty."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
 
 
 def plain_usage(usage: Usage) -> dict[str, int]:

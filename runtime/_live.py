@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, final
 
 import anyio
@@ -58,6 +59,9 @@ class Condensed(msgspec.Struct):
     text: str = ""
 
 
+_NO_SUMMARIES: Mapping[str, Condensed] = MappingProxyType({})
+
+
 @final
 class Live:
     """One life of a run: what the steps of a run work with.
@@ -108,7 +112,7 @@ class Live:
         """This life is over; a job that comes back late changes nothing."""
         self.fan_outs: dict[tuple[int, int], Plan] = {}
         """How the fan-out calls that are under way are carried out, by seq of the reply and number of the call."""
-        self.condensed: dict[str, Condensed] = {}
+        self.condensed: Mapping[str, Condensed] = _NO_SUMMARIES
         """The newest summary of a region that was made for a child, by region."""
         self.scanned: tuple[tuple[str, int, int], ...] = ()
         """What the folder of the run's own tools held when it was looked at last."""

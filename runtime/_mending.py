@@ -16,6 +16,10 @@ from shoal.runtime._state import RunState
 from shoal.runtime.events import MessageReceived, ToolCallStarted
 from shoal.runtime.journal import Journal
 
+BORN = 2
+"""Seq of a run's first `StageEntered`."""
+UNREADABLE = "unreadable"
+"""The flag of a run that was ended because it cannot be read back."""
 SENDER = "shoal"
 """Who tells a run that its record was damaged."""
 
@@ -34,10 +38,11 @@ def mended(hall: Loads, run_id: str, damage: JournalDamaged) -> RunState:
     """Set aside what of *run_id* cannot be read and all behind it, and return the state that is left.
 
     Raises:
-        JournalDamaged: Its first event cannot be read, so there is nothing to go on from.
+        JournalDamaged: Its first two events cannot be read, so there is nothing to go on from: what it is made of, and
+            the stage that it begins in.
         JournalFailed: The journal cannot be written.
     """
-    if damage.seq is None or damage.seq < 2:
+    if damage.seq is None or damage.seq <= BORN:
         raise damage
     hall.journal.set_aside(run_id, damage.seq)
     return hall.load(run_id)

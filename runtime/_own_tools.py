@@ -18,7 +18,7 @@ from shoal.runtime._own_scripts import RUN, Use, look
 from shoal.runtime._script_tools import ToolFile, script_tool, signature, tool_files
 from shoal.runtime.events import ScriptFailed, ToolsFound
 from shoal.runtime.scripts import Script
-from shoal.runtime.tools import BUILT_IN
+from shoal.runtime.tools import BUILT_IN, compiled
 
 
 async def rescan(live: Live) -> None:
@@ -59,6 +59,9 @@ async def _problem(live: Live, file: ToolFile, taken: Collection[str]) -> str:
         await look(Script(file.path, file.source), Use(file.path, file.path, RUN), live.host.sandbox)
     except (ToolInvalid, SpawnRefused) as refused:
         return str(refused)
+    _, why = compiled(tool.spec.schema)
+    if why:
+        return f"the parameters of {file.path!r} are no JSON schema: {why}"
     return f"{file.path!r} calls its tool `{tool.name}`, as another is called; rename it" if tool.name in taken else ""
 
 

@@ -122,6 +122,7 @@ class Program:
         theme = Theme(names_of(blueprint))
         self.shipped, broken = _shipped(bundle.tools)
         """Tools that the blueprint ships as scripts, each with its file."""
+        warn_of_schemas(self.given)
         # A function given in code takes the place of a script of its name: whoever runs the blueprint trusts it more.
         known = {
             **by_any_name(self.connected),
@@ -370,10 +371,15 @@ def _check_given(given: Sequence[Tool]) -> None:
             raise SpawnRefused(f"two tools are given under the name `{tool.name}`; rename one of them")
         if built_in is not None and built_in.call is None:
             raise SpawnRefused(f"`{tool.name}` is a tool that the run itself answers; give yours another name")
+
+
+def warn_of_schemas(tools: Iterable[Tool]) -> None:
+    """Say which of *tools* have a schema that cannot be compiled; what can only be looked at calls nothing."""
+    for tool in tools:
         _, why = compiled(tool.spec.schema)
-        if why:
+        if why and tool.call is not None:
             said = f"the schema of the tool `{tool.name}` cannot be compiled, so its arguments are not checked: {why}"
-            warnings.warn(said, RuntimeWarning, stacklevel=3)
+            warnings.warn(said, RuntimeWarning, stacklevel=4)
 
 
 def _check_output(blueprint: Blueprint, stage: Stage) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from shoal.errors import JournalDamaged
 from shoal.errors import RunEnded as RunIsOver
 from shoal.runtime._change import made_of
 from shoal.runtime._control import Cancel, steer
+from shoal.runtime._mending import BORN
 from shoal.runtime._program import Program
 from shoal.runtime.journal import Journal, RunRow
 from shoal.runtime.tools import Tool
@@ -41,12 +45,8 @@ def release(journal: Journal, run_ids: Sequence[str]) -> None:
         journal.shared.release(run_ids)
 
 
-def defined(hall: Hall, run_id: str, given: Sequence[Tool]) -> Program:
-    """Return what a run of the journal is made of, with the functions that are *given* again.
-
-    Raises:
-        DefinitionMissing: It cannot be had, or needs a function that is not given.
-    """
+def _defined(hall: Hall, run_id: str, given: Sequence[Tool]) -> Program:
+    deque(islice(hall.journal.read(run_id), BORN), maxlen=0)  # without these there is nothing to go on from
     made = made_of(hall.journal, run_id)
     program = hall.defined(made.definition, given)
     hall.check_functions(made, given)
@@ -54,11 +54,48 @@ def defined(hall: Hall, run_id: str, given: Sequence[Tool]) -> Program:
     return program
 
 
-async def take_up(hall: Hall, rows: Sequence[RunRow], programs: Mapping[str, Program]) -> None:
-    """Let runs live here again; *rows* are in the order in which they were spawned."""
+def definitions(
+    hall: Hall, rows: Sequence[RunRow], needed: str, given: Sequence[Tool]
+) -> tuple[dict[str, Program], dict[str, JournalDamaged]]:
+    """Return what runs are made of, with the functions that are *given* again, and which of them nobody can read.
+
+    Args:
+        hall: The hall.
+        rows: The runs.
+        needed: The run that is to go on in any case: it, and those above it, have to be readable.
+        given: The functions.
+
+    Raises:
+        DefinitionMissing: One cannot be had, or needs a function that is not given.
+        JournalDamaged: The run *needed*, or one above it, cannot be read.
+    """
+    parents = {row.run_id: row.parent for row in rows}
+    above: list[str | None] = [needed]
+    while above[-1] is not None:
+        above.append(parents.get(above[-1]))
+    programs: dict[str, Program] = {}
+    lost: dict[str, JournalDamaged] = {}
+    for row in rows:
+        try:
+            programs[row.run_id] = _defined(hall, row.run_id, given)
+        except JournalDamaged as damage:
+            if row.run_id in above:
+                raise
+            lost[row.run_id] = damage
+    return programs, lost
+
+
+async def write_off(hall: Hall, lost: Mapping[str, JournalDamaged]) -> None:
+    """End the runs of *lost*, which nobody can read, so that those who wait for them learn of it."""
+    for run_id, damage in lost.items():
+        await hall.write_off(run_id, f"its record cannot be read: {damage}")
+
+
+async def take_up(hall: Hall, programs: dict[str, Program]) -> None:
+    """Let runs live here again that are made of *programs*, by run id, in the order in which they were spawned."""
     # Children first: a parent that waits for one finds it at home.
-    for each in reversed(rows):
-        await hall.take_up(each.run_id, programs[each.run_id], RESTART)
+    for run_id in reversed(programs):
+        await hall.take_up(run_id, programs[run_id], RESTART)
 
 
 async def cancel_orphans(hall: Hall, rows: Sequence[RunRow]) -> frozenset[str]:

@@ -86,6 +86,10 @@ class Home(Protocol):
         """Cancel the children of a run whose record was mended that it knows nothing of."""
         ...
 
+    async def write_off(self, run_id: str, why: str) -> None:
+        """End a run as `error` that cannot be read back, and tell its parent."""
+        ...
+
     def arrived(self, live: Live, wake: Callable[[], None], *, stop: Callable[[], Awaitable[None]] | None) -> None:
         """Take note of a life of a run; *wake* lets it go on, *stop* ends it where it is another supervisor's child."""
         ...
@@ -176,8 +180,9 @@ class RunActor(Actor):
             if crash is None:
                 raise  # whoever takes it up is told
             # Nobody is there to be told, and each further try would fail at once, without end.
-            why = f"run {run_id} crashed and cannot be taken up again ({type(exc).__name__}: {exc}); it crashed with"
-            raise JournalFailed(f"{why}\n{crash}", run_id=run_id) from exc
+            why = f"it crashed and cannot be taken up again ({type(exc).__name__}: {exc}); it crashed with"
+            await self._home.write_off(run_id, f"{why}\n{crash}")
+            raise Ignore from exc
 
     def _read_back(self, run_id: str) -> tuple[RunState, JournalDamaged | None]:
         """Return the state that the run's journal adds up to, and what was found damaged of it."""

@@ -260,12 +260,13 @@ async def condensed(live: Live, region: str, text: str) -> str:
     known = live.condensed.get(region)
     if known is None or known.digest != digest:
         known = Condensed(digest, live.state.seq + 1)
-        live.condensed[region] = known
+        live.condensed = {**live.condensed, region: known}
         submit_job(live, live.emit(LaneStarted("compaction", region, aside=True)))
     while known.job in live.state.jobs and not live.over:
         await live.next_settled()
     if not known.text:
-        live.condensed.pop(region, None)  # the next child tries again
+        # The next child tries again.
+        live.condensed = {name: each for name, each in live.condensed.items() if each is not known}
     return known.text or text
 
 

@@ -13,7 +13,7 @@ from shoal.errors import JournalFailed
 from shoal.providers import Text, Usage
 from shoal.runtime._handle import Outcome, outcome_of
 from shoal.runtime._state import RunState
-from shoal.runtime.events import ChildEnded, RunPaused
+from shoal.runtime.events import ChildEnded, RunEnded, RunPaused
 
 
 @final
@@ -55,6 +55,12 @@ class Standing:
                 usage = usage + Usage(*child.ended.usage)
                 cost = None if cost is None or child.ended.cost is None else cost + child.ended.cost
         self.subtree = (usage, cost)
+
+    def write_off(self, run_id: str, ended: RunEnded, now: float) -> None:
+        """Note the end of a run that cannot be read back: what it said and used is not known."""
+        self.outcome = Outcome(run_id, ended.status, None, ended.reason, dict(ended.flags))
+        self.settled_at = now
+        self.paused = None
 
     def as_child(self) -> ChildEnded | None:
         """Return its end as its parent notes it; `None` while it has not ended."""

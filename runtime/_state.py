@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from functools import reduce
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, final
 
 import msgspec
@@ -36,6 +37,7 @@ from shoal.runtime._visit import (
     argument,
     call_id,
     calls_of,
+    heading_of,
     texts,
 )
 from shoal.runtime.context import (
@@ -88,6 +90,7 @@ from shoal.runtime.events import (
     InferenceCompleted,
     InferenceFailed,
     InferenceStarted,
+    ItemRefused,
     LaneCompleted,
     LaneDegraded,
     LaneStarted,
@@ -122,6 +125,8 @@ from shoal.runtime.tools import AGENT_WAIT, LOAD_TOOLS, Tool
 Phase: TypeAlias = Literal["running", "paused", "ended"]
 
 _DAY_S = 86_400
+# Most runs have none of what it stands for, and there are many of them.
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 BUILD = "build"
 """The function that fails, in an event on a component."""
 
@@ -304,16 +309,16 @@ class RunState:
         """What the hooks of the run's end decided, by hook: each is asked once."""
         self.crashes: list[float] = []
         """When its actor crashed, in unix seconds."""
-        self.loaded: dict[str, tuple[str, ...]] = {}
+        self.loaded: Mapping[str, tuple[str, ...]] = _NOTHING
         """Deferred tools that were loaded, by stage, in that order."""
         self.own_files: tuple[tuple[str, str], ...] = ()
         """Scripts of its own folder that are its tools: paths, and what the journal holds each under."""
         self._own: tuple[Tool, ...] = ()
-        self.facts: dict[str, Mapping[str, str]] = {}
+        self.facts: Mapping[str, Mapping[str, str]] = _NOTHING
         """What was looked up for components when it began, by component."""
-        self.left_out: dict[str, str] = {}
+        self.left_out: Mapping[str, str] = _NOTHING
         """Components that raised and are left out of the prompt, and what they raised."""
-        self.complained: set[str] = set()
+        self.complained: frozenset[str] = frozenset()
         """Components of which an event has said that they are left out."""
         self._day = -1
         """The day that a component says, in days since 1970; -1 where none says it."""
@@ -430,6 +435,8 @@ class RunState:
                 return Message("user", (payload.text,))
             case QuestionAnswered():
                 return Message("user", () if payload.text is None else (payload.text,))
+            case ItemRefused(_, _, item, why):
+                return Message("user", (Text.of(f"{heading_of(item, 'refused')}\n{why}"),))
             case ChildEnded():
                 heading = self.children[payload.child].heading
                 return Message("user", (Text.of(f"{heading}\n{payload.output or first_paragraph(payload.reason)}"),))
@@ -520,14 +527,14 @@ class RunState:
             self.copied = payload.forked_from[1]
 
     def on_facts(self, event: Event, payload: FactsRecorded) -> None:
-        self.facts[payload.component] = self._looked_up(payload.digest)
+        self.facts = {**self.facts, payload.component: self._looked_up(payload.digest)}
 
     def on_memory(self, event: Event, payload: MemoryLoaded) -> None:
-        self.facts[MEMORY] = {"state": payload.state, **self._looked_up(payload.digest)}
+        self.facts = {**self.facts, MEMORY: {"state": payload.state, **self._looked_up(payload.digest)}}
 
     def on_script_failed(self, event: Event, payload: ScriptFailed) -> None:
         if payload.function == BUILD:
-            self.complained.add(payload.script)
+            self.complained |= {payload.script}
 
     def on_tools(self, event: Event, payload: ToolsFound) -> None:
         self.own_files = payload.files
@@ -791,7 +798,7 @@ class RunState:
         known, _ = loadable(self.stage, texts(arguments, "names"))
         new = tuple(name for name in known if name not in before)
         if new:
-            self.loaded[stage] = (*before, *new)
+            self.loaded = {**self.loaded, stage: (*before, *new)}
             self._stage = loaded(self.stage, new)
 
     def on_nudge(self, event: Event, payload: Nudged) -> None:
@@ -868,6 +875,11 @@ class RunState:
         self._recent[event.seq] = payload
         child = self.children[payload.child]
         self.children[payload.child] = Child(child.spawned, payload, event.seq)
+
+    def on_item_refused(self, event: Event, payload: ItemRefused) -> None:
+        self._recent[event.seq] = payload
+        if self.turn is not None and payload.source == self.turn.seq:
+            self.turn.refused += ((event.seq, payload),)
 
     def on_job_started(self, event: Event, payload: LaneStarted) -> None:
         self.jobs[event.seq] = Job(event.seq, payload)
@@ -1024,6 +1036,7 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     BudgetReached: RunState.on_budget_reached,
     ChildSpawned: RunState.on_child_spawned,
     ChildEnded: RunState.on_child_ended,
+    ItemRefused: RunState.on_item_refused,
     OutputSubmitted: RunState.on_submit,
     StageEntered: RunState.on_enter,
     StageLeft: RunState.on_leave,

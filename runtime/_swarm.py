@@ -11,7 +11,7 @@ swarm            rest_for_one: a lost journal restarts all that stands on it
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from datetime import datetime
 from functools import partial
@@ -27,6 +27,7 @@ from shoal.blueprints import Blueprint, Lanes
 from shoal.errors import ConfigInvalid, PartMissing, RestartsExhausted, RunIsPaused, RunNotFound, SpawnRefused
 from shoal.errors import RunEnded as RunIsOver
 from shoal.providers import Provider, RetryPolicy, TextDelta
+from shoal.runtime._accounts import account_of
 from shoal.runtime._agentic import entered
 from shoal.runtime._attachment import Attachable, SeedValue, attachments, prepared
 from shoal.runtime._clock import Clock
@@ -34,22 +35,22 @@ from shoal.runtime._control import Answer, Cancel, Command, Pause, Resume, Send,
 from shoal.runtime._function import AgenticCall, AgenticFunction
 from shoal.runtime._hall import Hall
 from shoal.runtime._handle import Outcome, Run
-from shoal.runtime._host import ChildRequest
+from shoal.runtime._host import ChildRequest, Traced
 from shoal.runtime._lanes import sheltered
-from shoal.runtime._ledger import Ledger, ledger_of
+from shoal.runtime._ledger import Ledger
 from shoal.runtime._limits import Limits
 from shoal.runtime._mcp import McpServer
 from shoal.runtime._orders import GivenTool, SpawnRequest, check_call, schema_of
 from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._program import Program
-from shoal.runtime._resuming import cancel_orphans, claim, defined, open_runs, release, take_up
+from shoal.runtime._resuming import cancel_orphans, claim, definitions, open_runs, release, take_up, write_off
 from shoal.runtime._spawn import Birth
 from shoal.runtime._state import RunState
 from shoal.runtime._statistics import SwarmStatistics, statistics_of
 from shoal.runtime._trees import HALL, Started
 from shoal.runtime.context import SHIPPED, Components, ContextComponent
 from shoal.runtime.events import BudgetGiven
-from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow
+from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow, RunStatus
 from shoal.runtime.scripts import Functions
 from shoal.runtime.tools import FolderMemory, Memory, Permissions, Tool, as_tool
 
@@ -81,6 +82,7 @@ class Swarm:
         memory: What agents remember from run to run: a folder of Markdown files, or a memory of your own; `None` for
             nothing.
         lanes: How lanes serve runs whose blueprint says nothing else; `None` for what ships.
+        traced: Says which span a request belongs to, by run, root, seq and model; `None` says it of none.
 
     Raises:
         ConfigInvalid: A component would move to another layer, or the memory cannot be a folder.
@@ -104,7 +106,9 @@ class Swarm:
         components: Sequence[ContextComponent] = (),
         memory: str | os.PathLike[str] | Memory | None = None,
         lanes: Lanes | None = None,
+        traced: Traced | None = None,
     ) -> None:
+        self._traced = traced
         self._lanes = lanes
         self._providers = tuple(providers)
         self._observers = tuple(observers)
@@ -154,6 +158,7 @@ class Swarm:
             self._memory,
             self._lanes,
         )
+        hall.traced = self._traced
         self.journal.observers.extend(self._observers)
         lanes = [lane.tree for lane in hall.lanes.values()]
         workers = {**self._beside, "housekeeping": hall.keeper.serve}
@@ -519,9 +524,26 @@ class Swarm:
         row = self.journal.find(run_id)
         return Run(self, row.run_id, row.name)
 
-    def runs(self) -> Sequence[Run]:
-        """Return all runs of the journal, in the order in which they were spawned."""
-        return [Run(self, row.run_id, row.name) for row in self.journal.runs()]
+    def runs(
+        self,
+        *,
+        status: RunStatus | Collection[RunStatus] | None = None,
+        name: str | None = None,
+        root: str | None = None,
+    ) -> Sequence[Run]:
+        """Return runs of the journal, in the order in which they were spawned.
+
+        Args:
+            status: Only those that stand there, or at one of those; `None` for any.
+            name: Only those of the blueprint of that name; `None` for any.
+            root: Only this run and what is below it, to the id of a root; `None` for all trees.
+        """
+        wanted = (status,) if isinstance(status, str) else status
+        return [
+            Run(self, row.run_id, row.name)
+            for row in self.journal.runs(root=root)
+            if (wanted is None or row.status in wanted) and name in (None, row.name)
+        ]
 
     def row(self, run_id: str) -> RunRow:
         """Return what the journal's register says of a run."""
@@ -535,8 +557,7 @@ class Swarm:
     def ledger(self, run_id: str | None = None) -> Ledger:
         """Return what all runs used, or the tree of one run."""
         root = None if run_id is None else self.journal.find(run_id).root
-        events = (event for row in self.journal.runs(root=root) for event in self.journal.read(row.run_id))
-        return ledger_of(events)
+        return account_of(self.journal, (row.run_id for row in self.journal.runs(root=root)))
 
     async def resume_tree(
         self,
@@ -560,7 +581,8 @@ class Swarm:
             RunNotFound: The journal holds no such run.
             RunEnded: The tree is over, or the run that was to go on with a *blueprint*.
             SpawnRefused, NotBuiltYet: The run cannot go on with *blueprint*; nothing of the tree has moved.
-            DefinitionMissing: What the run is made of cannot be had.
+            DefinitionMissing: What a run of the tree is made of cannot be had.
+            JournalDamaged: The run, or one above it, cannot be read at all; any other that cannot ends `error`.
             RunOwned: Another process hosts it.
         """
         row = self.journal.find(run_id)
@@ -576,8 +598,8 @@ class Swarm:
         claim(self.journal, run_ids, self._clock.unix())
         try:
             # Every definition is read first: what is missing refuses the whole tree before any of it moves.
-            unchanged = [run_id for run_id in run_ids if blueprint is None or run_id != row.run_id]
-            programs = {run_id: defined(hall, run_id, given) for run_id in unchanged}
+            unchanged = [each for each in asleep if blueprint is None or each.run_id != row.run_id]
+            programs, lost = definitions(hall, unchanged, row.run_id, given)
             if blueprint is not None:
                 programs[row.run_id] = await self._changed(row.run_id, blueprint, given)
         except BaseException:
@@ -586,11 +608,12 @@ class Swarm:
         program = programs.get(row.run_id) or hall.keeper.made_of.get(row.run_id)
         function = None if program is None else program.function
         returns = None if function is None else hall.function(function.qualname).returns
-        await take_up(hall, asleep, programs)
+        await write_off(hall, lost)
+        await take_up(hall, {run_id: programs[run_id] for run_id in run_ids if run_id in programs})
         orphans = await cancel_orphans(hall, rows)
         # The run itself first: its limits change as it goes on.
         for each in sorted(rows, key=lambda each: each.run_id != row.run_id):
-            if each.status == "paused" and each.run_id not in orphans:
+            if each.status == "paused" and each.run_id not in orphans and each.run_id not in lost:
                 await self.resume(each.run_id, budget=budget if each.run_id == row.run_id else None)
         return Run(self, row.run_id, row.name, returns)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
@@ -18,7 +19,7 @@ from shoal.runtime._control import Cancel, steer
 from shoal.runtime._function import AgenticCall
 from shoal.runtime._hall import Hall
 from shoal.runtime._orders import SpawnRequest, check_call
-from shoal.runtime._resuming import RESTART, cancel_orphans, claim, defined, open_runs, release
+from shoal.runtime._resuming import RESTART, cancel_orphans, claim, definitions, open_runs, release, write_off
 from shoal.runtime._run import Begun, RunActor
 from shoal.runtime._spawn import Birth, give_birth
 from shoal.runtime.tools import as_tool
@@ -92,6 +93,8 @@ class _Agent:
         self._wanted = wanted
         self._afresh = afresh
         self._run_id: str | None = None
+        self._known_to: weakref.ref[Hall] | None = None
+        """The hall that it is a run of: a tree may be started again in another swarm, on another journal."""
         self._runs = 0
         """How many runs it has had, in earlier processes too."""
 
@@ -112,9 +115,10 @@ class _Agent:
 
     async def _begin(self, hall: Hall, path: str) -> Begun:
         place = f"agent {path} {_digest(self._wanted)} "
-        if self._run_id is not None:
+        if self._run_id is not None and self._known_to is not None and self._known_to() is hall:
             again = await self._go_on(hall, self._run_id, "it crashed", None)
         else:
+            self._run_id, self._known_to = None, weakref.ref(hall)
             again = await self._left_behind(hall, place)
         return again or await self._spawn(hall, place)
 
@@ -152,11 +156,12 @@ class _Agent:
         claim(hall.journal, run_ids, hall.clock.unix())
         try:
             given = [as_tool(tool) for tool in self._wanted.tools]
-            programs = {each: defined(hall, each, given) for each in run_ids}
+            programs, lost = definitions(hall, asleep, run_id, given)
         except BaseException:
             release(hall.journal, run_ids)
             raise
         hall.keeper.made_of[run_id] = programs.pop(run_id)
+        await write_off(hall, lost)
         await cancel_orphans(hall, asleep)
         # By and by: while this tree starts, the supervisor of its children waits for just that.
         for child, program in programs.items():

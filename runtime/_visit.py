@@ -15,6 +15,7 @@ from shoal.runtime.events import (
     ChildEnded,
     ChildSpawned,
     InferenceCompleted,
+    ItemRefused,
     LaneStarted,
     QuestionAnswered,
     ToolCallCompleted,
@@ -45,6 +46,7 @@ class Turn(msgspec.Struct, gc=False, eq=False):
         answers: What a person said to a call's question, by call.
         waiting: The run whose end a call waits for, by call.
         vetoed: Why a hook stopped the calls; `None` where none did.
+        refused: Items of a fan-out that could not be handed out, each behind its seq.
     """
 
     seq: int
@@ -59,6 +61,7 @@ class Turn(msgspec.Struct, gc=False, eq=False):
     answers: dict[int, QuestionAnswered] = {}
     waiting: dict[int, str] = {}
     vetoed: str | None = None
+    refused: tuple[tuple[int, ItemRefused], ...] = ()
 
     def __post_init__(self) -> None:
         self.calls = calls_of(self.seq, self.reply)

@@ -225,7 +225,9 @@ def decide(state: RunState, limits: Limits) -> Action:
 
 
 def _function(state: RunState) -> Action:
-    root = state.frames.frames[state.frames.root]
+    root = state.frames.frames.get(state.frames.root)
+    if root is None:
+        return Finish("error", "its record ends before its function was called; spawn it again")
     if root.left is None:
         return RunFunction()
     left = root.left[1]

@@ -5,12 +5,16 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# What models cost is what ships here, unless a test says otherwise: what the list of `shoal[prices]` says may change.
+sys.modules["genai_prices"] = None  # type: ignore[assignment] # as if it were not installed
 
 pytest_plugins = ["shoal.testing.plugin"]
 

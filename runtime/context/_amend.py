@@ -91,7 +91,7 @@ def _over(epoch: Epoch, window: Window, tools: ToolSet) -> EpochReason | None:
         return epoch.broken
     if tools.digest != epoch.tools.digest:
         return "tools"
-    if window.layout.instructions != epoch.instructions:
+    if window.instructions != epoch.instructions:
         return "instructions"
     if lifted_digest(window) != epoch.lifted:
         return "parts"

@@ -48,7 +48,7 @@ class Epoch:
         layout = window.layout
         self.started = started
         self.tools = tools
-        self.instructions = layout.instructions
+        self.instructions = window.instructions
         self.silent = _silent(before, started.silent_from, window.states[CONVERSATION].next_id)
         """Ranges of the conversation's entries whose thinking is left out: first id, and the one behind the last."""
         self.told = {name: told_of(window, name, section) for name, section in sections(window)}

@@ -84,6 +84,7 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
         results_in: Where results go that the stage routes and no rule names: `tool_results` where that is declared.
         knobs: The knobs on the conversation's tool results; `None` leaves them alone.
         fresh: The stage sees the conversation from its own entry on.
+        nudged: Its prompt is a message of the conversation; the instructions of the stage before stay where they are.
     """
 
     stage: str
@@ -99,6 +100,7 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
     results_in: str = CONVERSATION
     knobs: Knobs | None = None
     fresh: bool = False
+    nudged: bool = False
     _limits: dict[int, Mapping[str, Limits]] = msgspec.field(default_factory=dict[int, Mapping[str, Limits]])
 
     def limits(self, window_tokens: int) -> Mapping[str, Limits]:
@@ -184,6 +186,7 @@ def layout_of(blueprint: Blueprint, stage: Stage, theme: Theme) -> Layout:
         TOOL_RESULTS if any(region.name == TOOL_RESULTS for region in _declared(blueprint)) else CONVERSATION,
         knobs,
         stage.context.mode == "fresh",
+        stage.prompt_as == "nudge",
     )
 
 

@@ -64,8 +64,10 @@ class Window:
     """
 
     __slots__ = (
+        "_instruction_tokens",
         "around",
         "counter",
+        "instructions",
         "intake",
         "layout",
         "lifted",
@@ -93,6 +95,9 @@ class Window:
         self.shelf = Shelf() if shelf is None else shelf
         self.since = 0
         """Seq of the event from which on the stage sees the conversation; 0 for all of it."""
+        self.instructions: Text | None = None
+        """The instructions that stand in a region: those of the last stage whose prompt is no message."""
+        self._instruction_tokens = 0
         self.lifted: Segment | None = None
         """The message with the stored parts of system regions, as it was sent last."""
         self.standing: tuple[tuple[tuple[int, int], Any], ...] = ()
@@ -145,9 +150,11 @@ class Window:
                 self.states[name] = RegionState(region, limits, cut_of(region))
             else:
                 _redefine(state, region, limits)
+        if not layout.nudged:
+            self.instructions, self._instruction_tokens = layout.instructions, layout.instruction_tokens
         for name, state in self.states.items():
             home = name == layout.instructions_in
-            state.instruct(layout.instructions if home else None, layout.instruction_tokens if home else 0)
+            state.instruct(self.instructions if home else None, self._instruction_tokens if home else 0)
         self._look(self.states[CONVERSATION])
 
     def redraw(self) -> None:

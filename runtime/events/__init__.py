@@ -55,6 +55,7 @@ from shoal.runtime.events._runs import (
     BudgetReached,
     ChildEnded,
     ChildSpawned,
+    ItemRefused,
     OutputSubmitted,
     RestartRule,
     RunEnded,
@@ -120,6 +121,7 @@ __all__ = [
     "InferenceRetried",
     "InferenceStarted",
     "ItemChanged",
+    "ItemRefused",
     "Lane",
     "LaneCompleted",
     "LaneDegraded",
@@ -178,6 +180,7 @@ Payload: TypeAlias = (
     | BudgetReached
     | ChildSpawned
     | ChildEnded
+    | ItemRefused
     | OutputSubmitted
     | TimerSet
     | TimerFired
@@ -243,6 +246,7 @@ NUMBERS: Mapping[type[Payload], int] = {
     TimerFired: 14,
     FactsRecorded: 15,
     MemoryLoaded: 16,
+    ItemRefused: 17,
     StageEntered: 20,
     StageLeft: 21,
     TransitionChosen: 22,

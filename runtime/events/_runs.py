@@ -243,6 +243,23 @@ class ChildEnded(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 @final
+class ItemRefused(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """An item of a fan-out could not be handed to a worker.
+
+    Args:
+        source: Seq of the reply whose call hands it out.
+        index: Number of that call.
+        item: Its id.
+        why: Why, for the model.
+    """
+
+    source: int
+    index: int
+    item: str
+    why: Text
+
+
+@final
 class OutputSubmitted(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The run submitted an answer. Its text is the argument *content* of call *index* of the reply *source*.
 

@@ -19,7 +19,8 @@ from shoal.runtime.journal._file import open_for_reading
 from shoal.runtime.journal._leases import SELECT_HOSTED, SELECT_HOSTS, SELECT_SAID, lives, owners
 from shoal.runtime.journal._register import pick
 
-_READ_ROWS = 512
+_FIRST_ROWS, _READ_ROWS = 8, 512
+"""Rows of the first query of a read, since many want no more than how a run began, and of the others."""
 _LAST = "\U0010ffff"
 """Sorts behind every id."""
 
@@ -67,8 +68,9 @@ class SqliteReader:
         number = self._number(run_id)
         if number is None:
             return
+        most = _FIRST_ROWS
         while True:
-            rows = self._rows(number, run_id, after)
+            rows = self._rows(number, run_id, after, most)
             for seq, kind, at, payload in rows:
                 if seq != after + 1:
                     raise JournalDamaged(
@@ -80,8 +82,9 @@ class SqliteReader:
                 after = seq
                 if event is not None:
                     yield event
-            if len(rows) < _READ_ROWS:
+            if len(rows) < most:
                 return
+            most = _READ_ROWS
 
     def newest(self, run_id: str, kind: type[Payload]) -> Event | None:
         """Return the newest event of *run_id* that is of *kind*; `None` where it has none.
@@ -92,11 +95,11 @@ class SqliteReader:
         rows = self._query(_NEWEST, (self._number(run_id), NUMBERS[kind]))
         return self._event(run_id, *rows[0]) if rows else None
 
-    def _rows(self, number: int, run_id: str, after: int) -> list[tuple[int, int, int, bytes]]:
+    def _rows(self, number: int, run_id: str, after: int, most: int) -> list[tuple[int, int, int, bytes]]:
         try:
             return self._query(
                 "SELECT seq, kind, at, payload FROM events WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?",
-                (number, after, _READ_ROWS),
+                (number, after, most),
             )
         except JournalDamaged as exc:
             raise JournalDamaged(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, final
 
@@ -173,6 +174,7 @@ async def _read_files(context: ToolContext, args: Mapping[str, Any]) -> ToolResu
     parts: list[Attachment] = []
     notes: list[str] = []
     left: int = context.read_bytes
+    room = context.part_bytes
     offset = int(args.get("offset", 0))
     any_read = False
     for path in map(str, args["paths"]):
@@ -182,7 +184,7 @@ async def _read_files(context: ToolContext, args: Mapping[str, Any]) -> ToolResu
             continue
         try:
             page: Page | Attachment = await anyio.to_thread.run_sync(
-                read_shown, context, path, offset, left, limiter=context.threads
+                read_shown, replace(context, part_bytes=room), path, offset, left, limiter=context.threads
             )
         except PathRefused as refused:
             texts.append(f"--- {name} ---\n[error] {_advice(context, path, refused)}")
@@ -190,6 +192,7 @@ async def _read_files(context: ToolContext, args: Mapping[str, Any]) -> ToolResu
         any_read = True
         if isinstance(page, Attachment):
             parts.append(page)
+            room -= len(page.data)  # together they are no more than one may be
             continue
         left -= len(page.text.encode())
         texts.append(f"--- {name} ---\n{page.text or _nothing(page, offset)}")

@@ -55,10 +55,7 @@ def _laid_over(limits: Limits, path: Path) -> Limits:
     below = {key: _number(path, f"limits.scripts.{key}", value, ScriptLimits, key) for key, value in inner.items()}
     if below:
         changes["scripts"] = dataclasses.replace(limits.scripts, **below)
-    try:
-        return dataclasses.replace(limits, **changes)
-    except ConfigInvalid as exc:
-        raise ConfigInvalid(f"`limits` in {str(path)!r} are of no use: {exc}") from exc
+    return dataclasses.replace(limits, **changes)
 
 
 def _number(path: Path, where: str, value: object, kind: type[Limits | ScriptLimits], key: str) -> Any:
@@ -186,7 +183,8 @@ def _check_lane(path: Path, lane: str, said: Mapping[str, Any]) -> None:
 def _settings(said: Mapping[str, Any]) -> LaneSettings:
     provider, colon, model = str(said.get("model", "")).partition(":")
     choice = ModelChoice(provider, model if colon else None) if provider else None
-    return LaneSettings(**{**said, "model": choice})
+    rest: dict[str, Any] = {key: value for key, value in said.items() if key != "model"}
+    return LaneSettings(choice, **rest)
 
 
 # --- files

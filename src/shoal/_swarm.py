@@ -22,8 +22,8 @@ from shoal._held import Held
 from shoal._narrowing import lanes_from, limits_from, pools_from
 from shoal.blueprints import Lanes
 from shoal.errors import ConfigInvalid, JournalFailed
-from shoal.observability import Metrics, Telemetry, current_traceparent, metrics_otlp, otlp, through
-from shoal.providers import Provider, RetryPolicy
+from shoal.observability import Metrics, Propagation, Telemetry, current_traceparent, metrics_otlp, otlp, through
+from shoal.providers import Provider, RetryPolicy, Trace
 from shoal.runtime import (
     Clock,
     ContextComponent,
@@ -73,9 +73,12 @@ class Swarm(runtime.Swarm):
         memory: What agents remember from run to run: a folder of Markdown files, or a memory of your own; `None` for
             nothing.
         lanes: How lanes serve runs whose blueprint says nothing else; `None` takes what the settings say.
+        trace_hosts: Hosts, such as `gateway.example`, whose servers are told with each request which span it belongs to
+            (`traceparent`); all others learn nothing.
 
     Raises:
-        ConfigInvalid: The environment names a provider that cannot be had, or the settings are of no use.
+        ConfigInvalid: The environment names a provider that cannot be had, the settings are of no use, or one of
+            *trace_hosts* is no host.
     """
 
     __module__ = "shoal"
@@ -101,7 +104,9 @@ class Swarm(runtime.Swarm):
         components: Sequence[ContextComponent] = (),
         memory: str | os.PathLike[str] | Memory | None = None,
         lanes: Lanes | None = None,
+        trace_hosts: Sequence[str] = (),
     ) -> None:
+        self._propagation = Propagation(trace_hosts)
         self._path: Path | None
         self._path, given = (Path(journal), None) if isinstance(journal, str | os.PathLike) else (None, journal)
         self._durability: Durability = durability
@@ -133,6 +138,7 @@ class Swarm(runtime.Swarm):
             components=components,
             memory=memory,
             lanes=lanes_from() if lanes is None else lanes,
+            traced=self._trace_of if trace_hosts else None,
         )
 
     async def __aenter__(self) -> Self:
@@ -190,6 +196,10 @@ class Swarm(runtime.Swarm):
         held, self._held = self._held, None
         if held is not None:
             await held.close()
+
+    def _trace_of(self, run_id: str, root: str, seq: int, model: str) -> Trace:
+        traceparent = self._propagation.traceparent(self.journal, run_id, root, seq, model)
+        return Trace(traceparent, self._propagation.hosts)
 
     def _open_telemetry(self) -> Telemetry | None:
         wanted = self._wanted_telemetry

@@ -33,14 +33,19 @@ def benchmark() -> Iterator[ModuleType]:
 PAIRS = [
     ("research", "markers"),
     ("research", "points"),
+    ("research", "responses"),
     ("pipeline", "markers"),
+    ("pipeline", "responses"),
     ("pipeline", "steps"),
     ("fan-out", "markers"),
     ("fan-out", "points"),
     ("fan-out", "steps"),
     ("corpus", "markers"),
+    ("corpus", "points"),
+    ("corpus", "responses"),
     ("gather-then-plan", "markers"),
     ("gather-then-plan", "points"),
+    ("gather-then-plan", "responses"),
 ]
 
 

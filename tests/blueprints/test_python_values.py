@@ -14,13 +14,16 @@ from hypothesis import strategies as st
 from shoal.blueprints import (
     OBSERVATION_PROFILES,
     Blueprint,
+    BlueprintTransform,
     Budget,
     CallerSeed,
     Edge,
     FanOut,
     FilesSeed,
     Finding,
+    Gate,
     GlobSeed,
+    InteractionPoint,
     Lanes,
     LaneSettings,
     LiteralSeed,
@@ -32,13 +35,16 @@ from shoal.blueprints import (
     ScriptSeed,
     Stage,
     ToolRouting,
+    TransformMapping,
     can_write,
+    refuse_unusable,
     resolve_observations,
     stage_tools,
     tool_name,
     validate,
 )
 from shoal.blueprints._report import key_path, path_of
+from shoal.errors import BlueprintInvalid
 
 STAGE = Stage("s", model=ModelSettings((ModelChoice("p", "m"),)), max_iterations=3)
 
@@ -217,3 +223,45 @@ def test_the_key_of_a_finding_leads_back_to_its_path(path: list[str | int]) -> N
 )
 def test_a_finding_reads_as_one_line(finding: Finding, text: str) -> None:
     assert str(finding) == text
+
+
+NOTES = Region("notes", kind="pinned", max_tokens=100)
+UNRESOLVED = [
+    (Blueprint("b", (Stage("a", transitions=(Edge("nowhere"),)),)), "unknown-stage"),
+    (Blueprint("b", (Stage("a"),), entry_stage="nowhere"), "unknown-stage"),
+    (
+        Blueprint("b", (Stage("a", transitions=(Edge("b", gate=Gate(require_region_updated="nowhere")),)), Stage("b"))),
+        "unknown-region",
+    ),
+    (Blueprint("b", (Stage("a"),), regions=(NOTES, NOTES)), "duplicate-region"),
+    (Blueprint("b", (Stage("a"), Stage("a"))), "duplicate-stage"),
+    (Blueprint("b", (Stage("a"),), regions=(Region("own", kind="custom", max_tokens=9),)), "custom-without-script"),
+    (Blueprint("b", (Stage("a", mode="fan_out"),)), "fan-out-worker"),
+]
+
+
+@pytest.mark.parametrize(("made", "id_"), UNRESOLVED, ids=[f"{n}-{id_}" for n, (_, id_) in enumerate(UNRESOLVED)])
+def test_a_blueprint_with_a_name_that_stands_for_nothing_is_refused(made: Blueprint, id_: str) -> None:
+    with pytest.raises(BlueprintInvalid) as refused:
+        refuse_unusable(made)
+    assert id_ in [finding.id for finding in refused.value.findings]
+
+
+def test_what_is_only_of_no_effect_or_for_children_is_not_refused_where_a_run_begins() -> None:
+    mapping = BlueprintTransform("b", "c", (TransformMapping("nowhere", "elsewhere"),))
+    stage = Stage("a", system_prompt="Do it.", required_tools=("none",), max_revisits=3)
+    refuse_unusable(Blueprint("b", (stage,), regions=(NOTES,), transforms=(mapping,)))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        Blueprint("b", (Stage("a", interaction_points=(InteractionPoint("go", "confirm", "Go?"),)),)),  # type: ignore[arg-type]
+        Blueprint("b", (Stage("a", max_iterations="7"),)),  # type: ignore[arg-type]
+        Blueprint("b", (Stage("a", seeds={"x": object()}),)),  # type: ignore[dict-item]
+        Blueprint("b", ("a",)),  # type: ignore[arg-type]
+    ],
+)
+def test_a_blueprint_that_a_journal_could_not_give_back_is_refused(made: Blueprint) -> None:
+    with pytest.raises(BlueprintInvalid, match="a value of another type"):
+        refuse_unusable(made)

@@ -102,6 +102,7 @@ def test_what_is_no_table_is_refused(here: Path, what: Any, table: str):
 def test_no_home_folder_means_no_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Path, "expanduser", _homeless)
     assert servers_from({}, tmp_path) == ()
+    assert providers_said({}, tmp_path).use == ()
 
 
 def _homeless(path: Path) -> Path:
@@ -173,7 +174,7 @@ async def test_a_swarm_that_sends_spans_sends_them_there(here: Path, monkeypatch
         seen.update(given)
         raise ConfigInvalid("seen")
 
-    monkeypatch.setattr(shoal._swarm, "otlp", otlp)
+    monkeypatch.setattr("shoal._swarm.otlp", otlp)
     with pytest.raises(ConfigInvalid, match="seen"):
         async with shoal.Swarm(telemetry="otlp"):
             pass

@@ -105,11 +105,11 @@ class Story:
         return self.add(RunEnded(status, reason, **more))
 
 
-def burst(observer: Observer, *, spans: int) -> None:
+def burst(observer: Observer, *, spans: int, name: str = "run") -> None:
     """Feed whole runs of a hundred spans each, as fast as that goes, until *observer* was told of so many spans."""
     for number in range(spans // 100):
-        story = Story(f"run-{number}")
-        story.spawn(root=f"run-{number}")
+        story = Story(f"{name}-{number}")
+        story.spawn(root=f"{name}-{number}")
         story.enter()
         for _ in range(97):
             story.answer(story.ask())

@@ -9,9 +9,19 @@ from spankit import LISTS, Story, blueprint, one, played, spans_of
 
 from shoal.blueprints import Stage
 from shoal.observability import export_trace, trace_of
+from shoal.observability._content import MOST_CONTENT_CHARS, content
+from shoal.observability._redact import Redactor
 from shoal.providers import Text
 from shoal.runtime.context import SeedBlock, SeedRefreshed, SeedResolved
-from shoal.runtime.events import MessageReceived, Nudged, ToolCallCompleted
+from shoal.runtime.events import (
+    LaneDegraded,
+    LaneStarted,
+    MessageReceived,
+    Nudged,
+    RunTitled,
+    ToolCallCompleted,
+    ToolCallStarted,
+)
 from shoal.testing import Say, ScriptedProvider, call
 
 SECRETS = ("alpha secret", "beta secret", "gamma secret", "delta secret", "zeta secret")
@@ -86,3 +96,78 @@ async def test_a_whole_run_shows_its_content_only_where_that_is_wanted(captured:
     shown = export_trace(journal, run_id, capture_content=captured).decode()
     assert [word in shown for word in ("alpha", "omega", "psi", "chi", "Phi")] == [captured] * 5
     assert len(trace_of(journal, run_id)) == len(trace_of(journal, run_id, capture_content=True))
+
+
+# --- secrets
+
+KEYS = {
+    "an API key": "sk-ant-api03-" + "aB3_" * 8,
+    "a project's key": "sk-proj-" + "Zz9-" * 10,
+    "a key of Google's": "AIza" + "Sy0_" * 8 + "abc",
+    "an id of an AWS key": "AKIA" + "ABCD2345" * 2,
+    "a token of GitHub's": "ghp_" + "a1B2c3" * 6,
+    "a fine-grained one": "github_pat_" + "a1B2c3" * 6,
+    "a token of GitLab's": "glpat-" + "a1B2_" * 4,
+    "a token of Slack's": "xoxb-" + "123456-" * 3 + "abc",
+    "a token of a model hub": "hf_" + "aBcDeF" * 6,
+    "a token of PyPI's": "pypi-" + "AgEI" * 15,
+    "a token of npm's": "npm_" + "a1B2c3" * 6,
+    "a web token": "eyJhbGciOiJI.eyJzdWIiOiIx.c2lnbmF0dXJl",
+    "a private key": "-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabc\n-----END RSA PRIVATE KEY-----",
+    "one that was cut off": "-----BEGIN PRIVATE KEY-----\nMIIE\nabc",
+    "a bearer": "abcdEFGH12345678==",
+    "a password in an address": "anna:s3cr3t",
+}
+AROUND = {"a bearer": "Authorization: Bearer {} ", "a password in an address": "postgres://{}@db/news"}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_what_has_the_shape_of_a_secret_is_struck_out(kind: str):
+    around = AROUND.get(kind, "it is {} here" if kind != "one that was cut off" else "it is {}")
+    assert Redactor()(around.format(KEYS[kind])) == around.format("[redacted]")
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        "the task-force of risk-averse sk-8 skaters",
+        "https://example.com:8080/a@b",
+        "eyJ is how they begin",
+        "Bearer of news",
+    ],
+)
+def test_ordinary_words_stay(plain: str):
+    assert Redactor()(plain) == plain
+
+
+def test_values_that_look_like_credentials_by_their_name_are_struck_out_the_longest_first():
+    redact = Redactor.of({"NEWS_TOKEN": "abcdefgh", "OTHER_KEY": "abcdefghijkl", "PIN": "1234", "HOME": "/home/anna"})
+    assert redact("abcdefghijkl, abcdefgh, 1234, /home/anna") == "[redacted], [redacted], 1234, /home/anna"
+
+
+def test_no_span_with_content_holds_a_secret(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("NEWS_PASSWORD", "open sesame")
+    secret = f"open sesame {KEYS['an API key']}"
+    story = Story()
+    story.spawn(task=Text.of(f"the task {secret}"))
+    story.enter()
+    story.add(SeedResolved("code", "files", (SeedBlock("a", Text.of(secret), 1),)))
+    reply = story.answer(story.ask(), calls=("look",), text=f"the reply {secret}", reasoning=secret)
+    story.add(ToolCallStarted(reply, 0), ToolCallCompleted(reply, 0, Text.of(secret)))
+    job = story.add(LaneStarted("compaction", "conversation", (1,)))
+    story.add(LaneDegraded("compaction", job, "conversation", "nonsense", f"it said {secret}"))
+    story.add(RunTitled(f"About {secret}", "lane"))
+    story.answer(story.ask(), text="")
+    story.leave()
+    story.end()
+    shown = str(spans_of(story, capture_content=True))
+    assert "the task [redacted] [redacted]" in shown
+    assert "the reply [redacted] [redacted]" in shown
+    assert "open sesame" not in shown
+    assert KEYS["an API key"] not in shown
+
+
+def test_a_secret_that_lies_across_the_cut_is_struck_out_whole():
+    told = content("x" * (MOST_CONTENT_CHARS - 10) + " " + KEYS["an API key"], Redactor())
+    assert "sk-" not in told
+    assert len(told) == MOST_CONTENT_CHARS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -37,14 +38,18 @@ def test_the_examples_run_in_their_order_and_the_spans_arrive(
     assert (tmp_path / "trace.json").stat().st_size > 1000
 
 
+def named() -> set[str]:
+    return {value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)}
+
+
 def test_every_name_stands_on_the_page():
-    constants = {value for name, value in vars(names).items() if name.isupper()} - {names.SCOPE, names.REGION_PREFIX}
+    constants = named() - {names.SCOPE, names.REGION_PREFIX}
     missing = {value for value in constants if f"`{value}`" not in PAGE}
     assert missing == set()
 
 
 def test_every_name_of_ours_on_the_pages_is_there():
-    constants = {value for name, value in vars(names).items() if name.isupper()}
+    constants = named()
     said = set(re.findall(r"`(shoal\.[a-z_.]+[a-z])[`=]", PAGE + JAEGER))
     modules = {"shoal.observability", "shoal.observability.names"}
     assert said - constants - modules == set()
@@ -66,6 +71,19 @@ async def test_the_trace_on_the_page_has_the_shape_that_such_a_run_has(tmp_path:
     drawn = [line for line in JAEGER.splitlines() if re.search(r"─ |invoke_agent digest  ", line)]
     shown = [re.sub(r"^[\s│├└─]+", "", line).split("  ")[0] for line in drawn]
     assert sorted(shown) == sorted(span.name for span in trace_of(journal, run_id))
+
+
+def test_the_file_beside_the_page_is_the_trace_on_the_page():
+    [trace] = json.loads((DOCS / "digest.jaeger.json").read_text("utf-8"))["data"]
+    drawn = [line for line in JAEGER.splitlines() if re.search(r"─ |invoke_agent digest  ", line)]
+    shown = [re.sub(r"^[\s│├└─]+", "", line).split("  ")[0] for line in drawn]
+    assert sorted(span["operationName"] for span in trace["spans"]) == sorted(shown)
+    [top] = [span for span in trace["spans"] if span["operationName"] == "invoke_agent digest"]
+    took, sent = re.search(r"invoke_agent digest +([\d.]+) ms +([\d,]+)", JAEGER).groups()  # type: ignore[union-attr]
+    assert f"{top['duration'] / 1000:.1f}" == took
+    assert {tag["value"] for tag in top["tags"] if tag["key"] == "gen_ai.usage.input_tokens"} == {
+        int(sent.replace(",", ""))
+    }
 
 
 @pytest.mark.anyio

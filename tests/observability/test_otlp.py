@@ -78,6 +78,17 @@ async def test_a_burst_through_the_sdks_own_encoding_arrives_whole_too(receiver:
 
 
 @pytest.mark.wall_limit(60)
+def test_the_child_of_a_fork_sends_what_it_makes_and_its_parent_what_waited(receiver: Receiver):
+    program = Path(__file__).with_name("forking.py")
+    settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "OTEL_BSP_SCHEDULE_DELAY": "3600000"}
+    done = subprocess.run(
+        [sys.executable, program], capture_output=True, env={**os.environ, **settings}, timeout=50, check=True
+    )
+    assert done.stderr == b""
+    assert len({span.span_id for span in receiver.spans}) == len(receiver.spans) == 400
+
+
+@pytest.mark.wall_limit(60)
 @pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
 def test_ctrl_c_in_the_middle_of_a_burst_loses_none(receiver: Receiver, grpc_receiver: GrpcReceiver, protocol: str):
     taking = {"http/protobuf": receiver, "grpc": grpc_receiver}[protocol]

@@ -12,10 +12,12 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from spankit import Story
 
-from shoal.observability import Telemetry, exporting
+from shoal.observability import Span, Telemetry, exporting
 from shoal.observability._factories import resource_of
 from shoal.observability._pipeline import Pipeline
 from shoal.observability._senders import sender_of
+from shoal.observability._telemetry import MOST_EVENTS_WAITING, WAKING_EVENTS
+from shoal.runtime import Event
 
 pytestmark = pytest.mark.sockets
 
@@ -187,4 +189,60 @@ def test_it_shows_its_state():
     pipeline = Pipeline(sender_of(InMemorySpanExporter(), resource_of(None)))
     assert repr(pipeline) == "<Pipeline 0 exported, 0 waiting, 0 dropped, 0 failed>"
     pipeline.close(1)
-    assert pipeline._counting.force_flush()
+
+
+def test_events_are_put_down_and_their_spans_made_in_the_thread():
+    exporter = InMemorySpanExporter()
+    telemetry = exporting(exporter, every_s=3600)
+    run(telemetry)
+    assert len(telemetry._waiting) > 0
+    assert telemetry.statistics().spans == 4
+    assert not telemetry._waiting
+    telemetry.close()
+
+
+def test_no_more_events_wait_than_may_however_slow_the_receiver_is():
+    exporter = Stuck()
+    telemetry = exporting(exporter, batch_spans=1)
+    run(telemetry)
+    exporter.begun.wait(10)
+    most = 0
+    for number in range(2, 40):
+        run(telemetry, number, turns=100)
+        most = max(most, len(telemetry._waiting))
+    assert 0 < most <= MOST_EVENTS_WAITING
+    exporter.go.set()
+    telemetry.close()
+    counted = telemetry.statistics()
+    assert counted.exported == counted.spans == 4 + 38 * 103
+
+
+def test_a_span_goes_out_in_time_however_often_the_thread_is_woken():
+    exporter = InMemorySpanExporter()
+    telemetry = exporting(exporter, every_s=0.05)
+    run(telemetry, turns=WAKING_EVENTS)
+    for number in range(2, 1000):
+        run(telemetry, number, turns=WAKING_EVENTS // 2)
+        if exporter.get_finished_spans():
+            break
+    assert len(exporter.get_finished_spans()) > 0
+    telemetry.close()
+
+
+def test_a_fault_in_the_thread_costs_the_spans_of_one_run(monkeypatch: pytest.MonkeyPatch):
+    exporter = InMemorySpanExporter()
+    telemetry = exporting(exporter)
+    feed = telemetry._projection.feed
+
+    def faulty(event: Event) -> Sequence[Span]:
+        if event.run_id == "run-1" and event.seq == 3:
+            raise ZeroDivisionError
+        return feed(event)
+
+    monkeypatch.setattr(telemetry._projection, "feed", faulty)
+    run(telemetry, 1)
+    run(telemetry, 2)
+    telemetry.close()
+    counted = telemetry.statistics()
+    assert (counted.spans, counted.exported, counted.left_out) == (4, 4, 1)
+    assert counted.faults == 1

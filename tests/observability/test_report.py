@@ -16,7 +16,7 @@ import pytest
 from shoal.blueprints import Blueprint, CallerSeed, FanOut, Nudge, Region, Stage
 from shoal.observability import figures_of, html_of
 from shoal.providers import Provider, Usage
-from shoal.runtime import MemoryJournal, Swarm, ledger_of, virtual
+from shoal.runtime import MemoryJournal, Swarm, account_of, virtual
 from shoal.runtime.events import InferenceCompleted
 from shoal.testing import Say, ScriptedProvider, call
 
@@ -69,10 +69,10 @@ async def test_the_calls_of_a_report_are_those_of_the_journal():
 async def test_the_regions_of_a_report_sum_up_to_what_was_billed():
     journal, run_id = await journal_of(TWO, scripted(Say("one", usage=Usage(100, 50, 0, 0, 7)), "two"))
     figures = figures_of(journal, run_id)
-    total = ledger_of(journal.read(run_id)).total
+    total = account_of(journal, (run_id,)).total
     assert sum(Decimal(each["cost_usd"]) for each in figures["regions"]) == total.cost
     assert sum(each["usage"]["cache_read"] for each in figures["regions"]) == total.usage.cache_read
-    assert figures["ledger"] == ledger_of(journal.read(run_id)).plain()
+    assert figures["ledger"] == account_of(journal, (run_id,)).plain()
 
 
 async def test_visits_and_pauses_stand_with_their_times():

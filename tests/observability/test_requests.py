@@ -250,3 +250,26 @@ def test_the_run_holds_what_its_stages_used_and_what_was_used_between_them(told:
     assert (run["shoal.inferences"], run["shoal.cost.usd"]) == (3, 0.03)
     stages = [one(spans, f"stage {name}").attributes["shoal.tokens.input"] for name in ("work", "tell")]
     assert stages == [10, 23]
+
+
+@pytest.mark.parametrize(
+    ("provider", "vendor"),
+    [
+        ("google", "gcp.gemini"),
+        ("openai-chat", "openai"),
+        ("codex", "openai"),
+        ("azure", "azure.ai.openai"),
+        ("mistral", "mistral_ai"),
+    ],
+)
+def test_a_vendor_is_called_what_the_conventions_call_it(told: Story, provider: str, vendor: str):
+    told.add(InferenceStarted("stage", provider, "m", 100, 25, "d1", 50, 0))
+    told.answer(len(told.events))
+    said = one(spans_of(told), "chat m").attributes
+    assert [said[name] for name in ("gen_ai.provider.name", "gen_ai.system")] == [vendor] * 2
+    assert said["shoal.provider"] == provider
+
+
+def test_a_vendor_of_the_same_name_in_both_is_named_once(told: Story):
+    told.answer(told.ask())
+    assert "shoal.provider" not in one(spans_of(told), "chat m").attributes

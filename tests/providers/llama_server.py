@@ -1,4 +1,4 @@
-"""Serves a small real model on loopback: `python llama_server.py PORT MODEL`. Ends when its standard input does."""
+"""Serves a small real model on loopback, until its standard input ends: `python llama_server.py PORT MODEL SLOTS`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def main() -> None:
     params.hostnames = ["127.0.0.1"]
     params.port = int(sys.argv[1])
     params.model_alias = ["smollm2"]
-    params.n_ctx = 2048
-    params.n_parallel = 1
+    params.n_ctx = 2048 * int(sys.argv[3])
+    params.n_parallel = int(sys.argv[3])
     params.cpuparams.n_threads = 1  # with two, its spinning barriers starve whatever else runs
     params.endpoint_slots = True
     params.ui = False

@@ -40,10 +40,12 @@ def but(spot: Spot, **changes: object) -> Spot:
     return msgspec.structs.replace(spot, **changes)
 
 
-def planned(*spots: Spot, rules: MarkerRules = ANTHROPIC, least: int = 0, known: Sequence[int] = ()) -> Markers:
+def planned(
+    *spots: Spot, rules: MarkerRules = ANTHROPIC, least: int = 0, known: Sequence[int] = (), moved: bool = False
+) -> Markers:
     front = front_of([spot for spot in spots if spot.section != "messages"])
     said = [spot for spot in spots if spot.section == "messages"]
-    front = msgspec.structs.replace(front, known=frozenset(known))
+    front = msgspec.structs.replace(front, known=frozenset(known), moved=moved)
     return plan_breakpoints(front, said, replace(PROFILE, min_cacheable_tokens=least), rules)
 
 
@@ -133,7 +135,8 @@ def test_it_is_kept_from_it_where_a_long_talk_hides_what_stands_in_front():
     big = but(FROZEN, tokens=30_000)
     talk = [ENDED, *[but(SAID, markable=False, tokens=1)] * 90]
     assert planned(big, OPEN, *talk[:70], rules=OPENAI).explicit is False
-    assert planned(big, OPEN, *talk, rules=OPENAI).explicit is True
+    assert planned(big, OPEN, *talk, rules=OPENAI).explicit is False
+    assert planned(big, OPEN, *talk, rules=OPENAI, moved=True).explicit is True
 
 
 MANY = (*[but(FROZEN, odds=0.04)] * 8, ENDED, SAID, but(SAID, cacheable=False))

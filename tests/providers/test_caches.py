@@ -343,7 +343,6 @@ def test_llama_cpp_reads_all_but_the_last_token_of_its_slot():
     used(cache, chat(BIG), api="chat")
     assert used(cache, chat(BIG), 1.0, api="chat") == CacheUse(999, 0, 1)
     assert used(cache, chat("other " * 1000), 2.0, api="chat").read == 0
-    assert used(cache, chat(BIG), 3.0, api="chat").read == 0
     assert repr(cache) == "<SlotCache of 1 slots>"
 
 
@@ -358,10 +357,57 @@ def test_llama_cpp_reads_what_it_said_itself():
 
 
 def test_two_slots_hold_two_conversations_and_a_third_evicts_the_older():
-    cache = SlotCache(slots=2)
+    cache = SlotCache(slots=2, memory=False)
     for at_s, said in enumerate(("a", "b", "a", "b", "c", "a")):
         use = used(cache, chat(said * 4000), at_s, api="chat")
         assert (use.read > 0) is (at_s in (2, 3))
+
+
+def test_what_a_slot_gave_up_comes_back_from_memory():
+    cache = SlotCache()
+    reads = [used(cache, chat(said * 4000), n, api="chat").read for n, said in enumerate("abab")]
+    assert reads == [0, 0, 999, 999]
+
+
+def test_a_slot_that_would_lose_most_of_what_it_holds_gives_it_up_first():
+    cache = SlotCache()
+    short, long = chat("a" * 400 + "c" * 40), chat("a" * 400 + "b" * 4000)
+    assert [used(cache, body, n, api="chat").read for n, body in enumerate([long, short, long])] == [0, 100, 1099]
+
+
+def test_memory_holds_each_beginning_once():
+    cache = SlotCache()
+    for n in range(1, 9):
+        used(cache, chat("a" * 400 * n), n, api="chat")
+        used(cache, chat("b" * 4000), n, api="chat")
+    assert cache._memory is not None
+    assert len(cache._memory) == 1
+
+
+def test_little_of_what_lies_in_memory_is_not_worth_bringing_back():
+    cache = SlotCache()
+    for n, said in enumerate(("a" * 400 + "b" * 4000, "c" * 4000)):
+        used(cache, chat(said), n, api="chat")
+    assert used(cache, chat("a" * 400 + "d" * 400), 3.0, api="chat").read == 0
+
+
+def test_what_memory_holds_already_is_not_stored_again():
+    cache = SlotCache(slots=2)
+    for n, said in enumerate(("a" * 4000, "b" * 4000, "c" * 4000, "d" * 4000, "a" * 4000 + "e", "f" * 4000)):
+        used(cache, chat(said), n, api="chat")
+    for n, said in enumerate(("a" * 2000, "g" * 4000, "h" * 4000), 6):
+        used(cache, chat(said), n, api="chat")
+    assert cache._memory is not None
+    beginnings = [kept.pieces[-1].data[:1] for kept in cache._memory]
+    assert len(beginnings) == len(set(beginnings))
+
+
+def test_memory_is_bounded():
+    cache = SlotCache()
+    for n in range(SlotCache.MOST + 9):
+        used(cache, chat(f"{n:04d}" * 100), n, api="chat")
+    assert cache._memory is not None
+    assert len(cache._memory) == SlotCache.MOST
 
 
 # --- which cache is whose

@@ -6,7 +6,7 @@ import pytest
 from providers_parts import assistant, block, request, segment, tool, tools, user
 
 from shoal.providers import NO_TOOLS, SERVERS, Block, Request, Text, ToolSet, chat_encoder, shipped_profile
-from shoal.providers._breakpoints import Front, Marker
+from shoal.providers._breakpoints import Front, Marker, Markers
 from shoal.providers._fronts import Fronts
 from shoal.providers._gemini import GeminiEncoder
 from shoal.providers._messages import MessagesEncoder
@@ -28,6 +28,10 @@ def front(
 ) -> Front:
     asked = request(user("x"), system=blocks, run_id=run_id, purpose=purpose, tools=offered, stages_ahead=ahead)
     return fronts.of(asked, 400 if offered.specs else 0, len_of)
+
+
+def marks(*markers: Marker, explicit: bool = False) -> Markers:
+    return Markers(markers, explicit)
 
 
 def len_of(one: Block) -> int:
@@ -153,7 +157,7 @@ def test_what_was_marked_is_known_when_the_front_changes():
     blocks = [owned("a", "1"), owned("b", "1")]
     asked = request(user("x"), system=tuple(blocks), run_id="r")
     made = fronts.of(asked, 0, len_of)
-    fronts.mark(asked, made, [Marker(0), Marker(1), Marker(9)])
+    fronts.mark(asked, made, marks(Marker(0), Marker(1), Marker(9)))
     assert front(fronts, blocks[0], owned("b", "2")).known == {0}
 
 
@@ -161,17 +165,45 @@ def test_what_was_marked_longest_ago_is_forgotten():
     fronts = Fronts()
     for n in range(70):
         asked = request(user("x"), system=(owned("a", f"{n}"),), run_id="r")
-        fronts.mark(asked, fronts.of(asked, 0, len_of), [Marker(0)])
+        fronts.mark(asked, fronts.of(asked, 0, len_of), marks(Marker(0)))
     assert front(fronts, owned("a", "69")).known == {0}
     assert front(fronts, owned("a", "0")).known == set()
+
+
+def test_a_request_is_found_at_its_end_while_nothing_in_front_of_that_moves():
+    fronts, one = Fronts(), owned("a", "1")
+    assert [front(fronts, one).moved for _ in range(5)] == [False] * 5
+    assert front(fronts, one, owned("b", "2")).moved
+    assert not front(fronts, one, owned("b", "2")).moved
+    assert front(fronts, one, owned("b", "3")).moved
+
+
+def test_a_conversation_that_lost_its_head_has_moved():
+    fronts = Fronts()
+    first, second = user("x"), user("y")
+    for said, moved in (((first, second), False), ((second,), True), ((second, first), False), ((), True)):
+        asked = Request("m", messages=(segment(*said),) if said else (), run_id="r")
+        assert fronts.of(asked, 0, len_of).moved is moved
+
+
+def test_what_was_not_written_at_its_end_is_not_looked_for_there():
+    fronts, one = Fronts(), owned("a", "1")
+    asked = request(user("x"), system=(one,), run_id="r")
+    fronts.mark(asked, fronts.of(asked, 0, len_of), marks(Marker(0), explicit=True))
+    made = fronts.of(asked, 0, len_of)
+    assert made.moved
+    fronts.mark(asked, made, marks(Marker(0)))
+    asks = request(user("x"), system=(one,), run_id="r", purpose="routing")
+    fronts.mark(asks, fronts.of(asks, 0, len_of), marks(Marker(0), explicit=True))
+    assert not fronts.of(asked, 0, len_of).moved
 
 
 def test_marks_of_a_front_that_is_not_the_runs_are_not_kept():
     fronts = Fronts()
     one = owned("a", "1")
-    fronts.mark(request(user("x"), run_id="r"), front(fronts, one, run_id="other"), [Marker(0)])
+    fronts.mark(request(user("x"), run_id="r"), front(fronts, one, run_id="other"), marks(Marker(0)))
     front(fronts, one)
-    fronts.mark(request(user("x"), run_id="r"), front(Fronts(), one), [Marker(0)])
+    fronts.mark(request(user("x"), run_id="r"), front(Fronts(), one), marks(Marker(0)))
     assert front(fronts, one, owned("b")).known == set()
 
 

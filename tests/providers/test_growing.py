@@ -37,6 +37,9 @@ def encoders() -> dict[str, Callable[[Request], bytes]]:
 @example(said=[assistant("", ask("c"), ask("c")), user("x"), result("c"), user("y"), result("c")], steps=[3])
 @example(said=[assistant("", ask("c")), user("x"), assistant("a"), user("y"), result("c")], steps=[3])
 @example(said=[user("hello"), Message("system", (Text.of("hello"),))], steps=[1])
+@example(said=[user("hello"), Message("system", (Text.of("hello"),)), user("x")], steps=[1, 1])
+@example(said=[assistant("a"), assistant("b"), user("x")], steps=[1, 1])
+@example(said=[user("a"), user(" "), user("x")], steps=[1, 1])
 @given(said=st.lists(messages(), min_size=1, max_size=14), steps=st.lists(st.integers(1, 4), max_size=12))
 def test_a_request_that_grew_has_the_bytes_of_one_made_anew(name: str, said: list[Message], steps: list[int]):
     grown = encoders()[name]
@@ -45,6 +48,18 @@ def test_a_request_that_grew_has_the_bytes_of_one_made_anew(name: str, said: lis
         count = min(len(said), count + step)
         asked = Request("m", messages=(segment(*said[:count]),))
         assert grown(asked) == encoders()[name](Request("m", messages=(segment(*map(copy, said[:count])),)))
+
+
+@pytest.mark.parametrize("name", ["messages", "responses", "gemini", "chat"])
+@given(said=st.lists(messages(), min_size=2, max_size=9), other=messages(), at=st.integers(1, 8), lost=st.booleans())
+def test_what_changed_in_the_middle_changes_what_is_sent(
+    name: str, said: list[Message], other: Message, at: int, *, lost: bool
+):
+    encode = encoders()[name]
+    encode(Request("m", messages=(segment(*said),)))
+    edited = [*said[: at % len(said)], *([] if lost else [other]), *said[at % len(said) + 1 :]] or [other]
+    anew = encoders()[name](Request("m", messages=(segment(*map(copy, edited)),)))
+    assert encode(Request("m", messages=(segment(*edited),))) == anew
 
 
 MARKERS = {
@@ -140,6 +155,30 @@ def test_a_segment_of_nothing_says_nothing():
     assert len(growing(encoder, user(" "), user("x"))) == 1
 
 
+def test_what_takes_no_marker_leaves_it_far_behind():
+    gpt = replace(shipped_profile("gpt-6.1-sol"), min_cacheable_tokens=0)
+    chat = chat_encoder(SERVERS["openai"], profile=gpt)
+    said = [user("the first question"), assistant("a", ask("c")), result("c"), user("the second question")]
+    for n in range(5):
+        said += [assistant("a", ask(f"c{n}")), result(f"c{n}")]
+        body = bytes(chat.encode(Request("m", messages=(segment(*said),), tail=Text.of("now"), run_id="r")))
+        marked = b'"text":"the second question"' + MARKERS["responses"]
+        assert (body.count(MARKERS["responses"]), body.count(marked)) == (1, 1)
+
+
+def test_of_several_parts_far_behind_the_last_that_takes_a_marker_has_it():
+    gpt = replace(shipped_profile("gpt-6.1-sol"), min_cacheable_tokens=0)
+    chat, said = chat_encoder(SERVERS["openai"], profile=gpt), list[Message]()
+    for n in range(3):
+        said += [user(f"question {n}"), assistant("a", ask(f"c{n}")), result(f"c{n}")]
+        chat.encode(Request("m", messages=(segment(*said),), run_id="r"))
+    for n in range(3, 6):
+        said += [assistant("a", ask(f"c{n}")), result(f"c{n}")]
+        body = bytes(chat.encode(Request("m", messages=(segment(*said),), tail=Text.of("now"), run_id="r")))
+    assert body.count(MARKERS["responses"]) == 1
+    assert b'"text":"question 2"' + MARKERS["responses"] in body
+
+
 # --- what is made once
 
 
@@ -168,3 +207,10 @@ def test_the_front_of_a_request_is_made_once_while_it_is_the_same():
 
     assert front() is front()
     assert front("") is not front("")
+
+
+def test_what_gemini_is_told_first_is_made_once_while_it_is_the_same():
+    encoder = GeminiEncoder("p", PLAIN)
+    asked = request(user("x"), system=(block("s"),), tools=tools(tool()), run_id="r")
+    first, second = (encoder.encode(asked).body.fragments[1] for _ in range(2))
+    assert first is second

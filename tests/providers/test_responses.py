@@ -331,7 +331,15 @@ def test_without_a_system_section_there_are_instructions_all_the_same():
 
 def test_limits_sampling_and_markers_are_left_out():
     made = body(
-        request(*TALK, system=SYSTEM, tail=Text.of("T"), temperature=1.0, options={"metadata": {}}), EAGER, CODEX
+        request(
+            *TALK,
+            system=SYSTEM,
+            tail=Text.of("T"),
+            temperature=1.0,
+            options={"metadata": {}, "truncation": "disabled", "safety_identifier": "me"},
+        ),
+        EAGER,
+        CODEX,
     )
     assert set(made) == {"model", "store", "stream", "instructions", "input", "include"}
     assert marked(made) == []

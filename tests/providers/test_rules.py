@@ -571,6 +571,19 @@ def test_a_request_has_the_same_bytes_each_time_on_every_wire(vendor: str):
     assert sent(vendor, once) == sent(vendor, once) == sent(vendor, anew())
 
 
+@pytest.mark.parametrize(
+    ("vendor", "setting"),
+    [
+        ("anthropic", '"max_tokens":1,'),
+        ("openai", '"max_output_tokens":16,'),
+        ("openai-chat", '"max_completion_tokens":1,'),
+        ("google", '"maxOutputTokens":1}'),
+    ],
+)
+def test_a_reply_without_room_gets_the_least_that_is_taken(vendor: str, setting: str):
+    assert setting in sent(vendor, request(user("x"), max_tokens=0))
+
+
 @everywhere
 def test_names_of_tools_lead_back_on_every_wire(vendor: str):
     names = ("server.tool", "9 lives", "a" * 90, "a" * 89 + "b", "é", "look")

@@ -75,6 +75,16 @@ def test_a_schema_that_leaves_too_much_open_is_refused():
     assert closed(optional(24))
 
 
+def test_what_refers_to_the_same_again_and_again_is_looked_at_once():
+    twice = {
+        f"d{n}": {"properties": {"a": {"$ref": f"#/$defs/d{n + 1}"}, "b": {"$ref": f"#/$defs/d{n + 1}"}}}
+        for n in range(64)
+    }
+    schema = {"$defs": {**twice, "d64": {"type": "string"}}, "$ref": "#/$defs/d0"}
+    with pytest.raises(ProviderRefused, match="optional properties"):
+        closed_schema(schema, "p", "m")
+
+
 def test_unions_are_counted_wherever_they_are_referred_to():
     either = {"$defs": {"e": {"anyOf": [{"type": "string"}, {"type": ["integer", "null"]}]}}, "type": "object"}
     names = [f"p{number}" for number in range(9)]

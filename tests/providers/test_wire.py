@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.providers import Wire
-from shoal.providers._wire import Flat
+from shoal.providers._wire import Deferred, Flat
 
 LEAVES = st.lists(st.binary(max_size=9), max_size=4)
 TREES = st.recursive(
@@ -25,6 +25,16 @@ def test_pieces_are_the_bytes_of_the_tree_from_left_to_right(tree: tuple[object,
     pieces = list(wire.pieces(piece_bytes))
     assert b"".join(pieces) == b"".join(wire.leaves()) == bytes(wire) == flat(tree)
     assert all(len(piece) >= piece_bytes for piece in pieces[:-1])
+
+
+def test_a_small_body_is_one_piece():
+    assert list(Wire.of(b"ab", Wire.of(Wire.of(b"c")), b"d").pieces()) == [b"abcd"]
+    assert list(Wire.of().pieces()) == []
+
+
+def test_what_is_fetched_later_stands_alone_in_a_large_body_too():
+    later = Deferred(2, lambda: b"cd")
+    assert list(Wire((later, b"ef", later), 6).pieces(3)) == [later, b"ef", later]
 
 
 def test_a_leaf_is_the_object_that_was_put_in():

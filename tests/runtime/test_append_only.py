@@ -193,3 +193,15 @@ def otherwise(event: Event) -> Event:
     if not isinstance(event.payload, InferenceStarted):
         return event
     return replace(event, payload=replace(event.payload, prompt_digest="00"))
+
+
+async def test_a_stage_whose_prompt_is_a_nudge_goes_on_in_the_epoch_of_the_one_before():
+    stages = [
+        stage("a", available_tools=(), system_prompt="First do this."),
+        stage("b", available_tools=(), system_prompt="Sum it up.", prompt_as="nudge"),
+    ]
+    provider = thinking(thought("one"), thought("two"))
+    _, events = await run_once(blueprint(*stages), provider)
+    first, second = stage_requests(provider)
+    assert fingerprints(second)[: len(fingerprints(first))] == fingerprints(first)
+    assert [p.reason for p in payloads(events, "PromptEpoch")] == ["first"]

@@ -359,7 +359,7 @@ async def test_a_checklist_with_items_becomes_nothing_else():
 
 
 async def test_a_question_at_an_interaction_point_that_is_gone_is_to_be_answered_first():
-    point = InteractionPoint("ask", "confirm", "Good?")
+    point = InteractionPoint("ask", "Good?", style="confirm")
     made = blueprint(stage("a", interaction_points=(point,), nudge=QUIET))
     async with swarm_of(scripted("one")) as swarm:
         run = await paused(swarm, made, unattended=False)

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 from runkit import blueprint, edge, stage, swarm_of
 from test_control import QUIET, fan, hand_out
@@ -21,21 +22,36 @@ from shoal.testing import Say, ScriptedProvider
 
 pytestmark = pytest.mark.anyio
 
-ASKS = blueprint(stage(available_tools=(), nudge=QUIET, interaction_points=(InteractionPoint("go", "confirm", "Go?"),)))
+ASKS = blueprint(
+    stage(available_tools=(), nudge=QUIET, interaction_points=(InteractionPoint("go", "Go?", style="confirm"),))
+)
 TWO = blueprint(stage("a", available_tools=(), transitions=(edge("b"),)), stage("b", available_tools=()))
 
 
 def heap() -> Iterator[object]:
-    """Yield what is in memory: what the collector tracks, and what that refers to; some of it twice."""
+    """Yield what is in memory: what the collector tracks, and whatever that refers to and it does not track, once."""
     gc.collect()
-    for each in gc.get_objects():
+    seen: set[int] = set()
+    left = gc.get_objects()
+    while left:
+        each = left.pop()
         yield each
-        yield from (held for held in gc.get_referents(each) if not gc.is_tracked(held))
+        for held in referred_by(each):
+            if not gc.is_tracked(held) and id(held) not in seen:
+                seen.add(id(held))
+                left.append(held)
+
+
+def referred_by(thing: object) -> list[object]:
+    """Return what *thing* refers to; the collector cannot look into values that it does not track."""
+    if isinstance(thing, msgspec.Struct):
+        return [getattr(thing, name, None) for name in thing.__struct_fields__]
+    return gc.get_referents(thing)
 
 
 def snapshot() -> Counter[str]:
     """Count what is in memory of this library, by type; what supervisors remember last is not of a run's making."""
-    found = {id(each): type(each) for each in heap() if type(each).__module__.startswith("shoal")}
+    found = {id(each): type(each) for each in heap() if str(type(each).__module__).startswith("shoal")}
     return Counter(kind.__qualname__ for kind in found.values() if kind is not SupervisionEvent)
 
 

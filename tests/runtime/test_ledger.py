@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Sequence
 from decimal import Decimal
@@ -308,9 +310,67 @@ def test_a_table_has_a_row_a_stage_and_under_it_a_row_a_region():
     assert len({len(line) for line in lines}) == 1
 
 
-def test_a_notebook_shows_the_table():
+def test_a_notebook_shows_the_table_as_one_of_its_own():
+    shown = ledger_of(WHOLE)._repr_html_()
+    assert shown.startswith("<table><thead><tr><th>stage / region</th><th>calls</th>")
+    assert shown.count("<tr>") == 5
+    assert "<td>60</td><td>30</td><td>5</td><td>1.5</td>" in shown
+
+
+def test_a_name_cannot_break_out_of_what_a_notebook_shows():
+    shown = ledger_of(events(entered("<script>"), billed()))._repr_html_()
+    assert "<script>" not in shown
+    assert "&lt;script&gt;" in shown
+
+
+def read(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_the_rows_of_regions_add_up_to_the_row_of_all_in_csv():
+    rows = read(ledger_of(WHOLE).csv())
+    regions = [row for row in rows if row["region"]]
+    [whole] = [row for row in rows if not row["stage"]]
+    assert [(row["stage"], row["region"]) for row in rows] == [("", ""), ("a", ""), ("a", "task"), ("b", "")]
+    assert (whole["calls"], whole["input"], whole["cost_usd"]) == ("2", "101", "")
+    assert {name: regions[0][name] for name in ("uncached", "cache_read", "cache_write", "high_water_tokens")} == {
+        "uncached": "10",
+        "cache_read": "60",
+        "cache_write": "30",
+        "high_water_tokens": "100",
+    }
+    assert [row["visits"] for row in rows] == ["", "1", "", "1"]
+
+
+def test_transitions_are_csv_with_a_row_each_and_a_row_a_region():
+    first, region = read(ledger_of(WHOLE).transitions_csv())
+    assert (first["transition"], first["from"], first["to"], first["condition"]) == ("1", "a", "b", "llm_choice")
+    assert (first["region"], first["cache_tokens_lost"], first["uncached_after"], first["cost_usd"]) == (
+        "",
+        "90",
+        "1",
+        "0",
+    )
+    assert (region["transition"], region["region"], region["tokens_before"], region["cost_usd"]) == (
+        "1",
+        "task",
+        "100",
+        "",
+    )
+
+
+@pytest.mark.parametrize("name", ["=1+1", "@here", "+1", "-1", "\tx"])
+def test_no_spreadsheet_takes_a_name_for_a_formula(name: str):
+    assert [row["stage"] for row in read(ledger_of(events(entered(name), billed())).csv())] == ["", f"'{name}"]
+
+
+def test_a_budget_stands_with_the_region_that_has_it():
     ledger = ledger_of(WHOLE)
-    assert ledger._repr_html_() == f"<pre>{ledger.table()}</pre>"
+    for stage, region, tokens in (("a", "task", 50), ("a", "task", 40), ("a", "other", 1), ("nowhere", "task", 1)):
+        ledger.limit(stage, region, tokens)
+    assert ledger.stages["a"].regions["task"].budget_tokens == 50
+    assert ledger.plain()["stages"][0]["regions"][0]["budget_tokens"] == 50
+    assert ledger.table().splitlines()[2].split()[-2:] == ["100", "50"]
 
 
 def test_a_round_cost_is_written_out():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -10,10 +11,11 @@ import pytest
 from journalkit import changed
 from runkit import blueprint, events_of, kinds, payloads, sent, stage, swarm_of
 
-from shoal.blueprints import FanOut, Nudge
+from shoal.blueprints import FanOut, InteractionPoint, Nudge
 from shoal.errors import JournalDamaged, JournalFailed, StartFailed
 from shoal.providers import Request
-from shoal.runtime import Event, MemoryJournal, SqliteJournal, tool
+from shoal.runtime import Event, Limits, MemoryJournal, SqliteJournal, tool
+from shoal.runtime.events import RunEnded
 from shoal.testing import Say, ScriptedProvider, call
 
 pytestmark = pytest.mark.anyio
@@ -126,6 +128,14 @@ async def test_a_run_without_a_first_event_cannot_go_on(tmp_path: Path):
         await go_on(path, plays())
 
 
+async def test_a_run_without_the_event_that_says_its_stage_cannot_go_on(tmp_path: Path):
+    path = tmp_path / "runs.db"
+    await left_behind(path)
+    damage(path, 2)
+    with pytest.raises(JournalDamaged, match="event 2 "):
+        await go_on(path, plays())
+
+
 async def test_children_that_only_the_damaged_part_knew_of_are_cancelled(tmp_path: Path):
     path = tmp_path / "runs.db"
     lead = blueprint(
@@ -191,9 +201,10 @@ async def test_a_run_that_cannot_be_read_back_after_a_crash_is_not_tried_without
     async with swarm_of(ScriptedProvider(script=crashing)) as swarm:
         run = await swarm.spawn(blueprint(stage(available_tools=())), task="x")
         swarm.hall.load = load  # type: ignore[assignment,method-assign]
-        with pytest.raises(JournalFailed, match=r"cannot be taken up again \(ValueError: another defect\)") as caught:
-            await run.result()
-        assert "a defect" in str(caught.value)
+        outcome = await run.result()
+        assert (outcome.status, outcome.flags) == ("error", {"unreadable": 1})
+        assert "it crashed and cannot be taken up again (ValueError: another defect); it crashed with" in outcome.reason
+        assert "a defect" in outcome.reason
         assert (loads, swarm.healthy) == ([run.run_id], True)
 
 
@@ -210,3 +221,125 @@ async def test_a_run_that_cannot_be_read_back_is_not_resumed(tmp_path: Path):
             with pytest.raises(StartFailed) as caught:
                 await swarm.resume_tree(swarm.runs()[0].run_id, tools=(touch,))
     assert isinstance(caught.value.__cause__, ValueError)
+
+
+# --- children that cannot be read
+
+
+LEAD = blueprint(
+    stage(
+        "split", mode="fan_out", fan_out=FanOut(worker_stage="read", results_region="notes"), nudge=Nudge(enabled=False)
+    ),
+    stage("read", mode="output", available_tools=(), allow_as_worker=True),
+    stage("merge", available_tools=()),
+    entry_stage="split",
+)
+
+
+def leads(*, worker: object) -> ScriptedProvider:
+    """Hand out two items, let each *worker* say what it says, and merge."""
+
+    def answer(request: Request) -> object:
+        offered = {spec.name for spec in request.tools.specs}
+        if "fan_out" in offered:
+            return call("fan_out", items=[{"id": name, "seeds": {"task": name}} for name in "ab"])
+        return "merged" if "(complete)" in sent(request) else worker
+
+    return ScriptedProvider(script=answer)  # type: ignore[arg-type]
+
+
+async def handed_out(path: Path) -> tuple[str, str, str]:
+    """Leave a run behind that waits for two children, and return its id and theirs."""
+    with closing(SqliteJournal(path, host="first")) as journal:
+        async with swarm_of(leads(worker=Say("late", delay_s=1e5)), journal=journal) as swarm:
+            await swarm.spawn(LEAD, task="x")
+            await anyio.sleep(10)
+            run, one, other = (row.run_id for row in journal.runs())
+            return run, one, other
+
+
+@pytest.mark.parametrize("seq", [1, 2])
+async def test_a_child_that_cannot_be_read_ends_alone_and_its_parent_is_told(tmp_path: Path, seq: int):
+    path = tmp_path / "runs.db"
+    run, one, other = await handed_out(path)
+    changed(path, f"UPDATE events SET payload = x'00' WHERE seq = {seq} AND run = 2")
+    with closing(SqliteJournal(path, host="second")) as journal:
+        async with swarm_of(leads(worker="said"), journal=journal, seed=1) as swarm:
+            resumed = await swarm.resume_tree(run)
+            assert (await resumed.result()).output == "merged"
+            ended = {each.child: each.status for each in payloads(events_of(swarm, resumed), "ChildEnded")}
+            assert ended == {one: "error", other: "complete"}
+            lost = await swarm.get(one).result()
+            assert "cannot be read" in lost.reason
+            assert journal.find(one).status == "error"
+    with closing(SqliteJournal(path, host="third")) as journal:
+        async with swarm_of(leads(worker="said"), journal=journal, seed=2) as swarm:
+            assert await swarm.get(one).result() == lost
+
+
+async def test_a_child_that_was_over_and_cannot_be_read_counts_as_failed(tmp_path: Path):
+    path = tmp_path / "runs.db"
+    run, one, other = await handed_out(path)
+    with closing(SqliteJournal(path)) as journal:
+        seq = journal.find(one).events + 1
+        journal.append(Event(one, seq, 1.8e9, RunEnded("complete", "over")))
+    changed(path, f"UPDATE events SET payload = x'00' WHERE seq = {seq - 1} AND run = 2")
+    with closing(SqliteJournal(path, host="second")) as journal:
+        async with swarm_of(leads(worker="said"), journal=journal, seed=1) as swarm:
+            resumed = await swarm.resume_tree(run)
+            assert (await resumed.result()).output == "merged"
+            ended = {each.child: each.status for each in payloads(events_of(swarm, resumed), "ChildEnded")}
+            assert ended == {one: "error", other: "complete"}
+
+
+async def test_a_child_of_a_child_that_cannot_be_read_is_cancelled(tmp_path: Path):
+    path = tmp_path / "runs.db"
+    run, one, other = await handed_out(path)
+    changed(path, "UPDATE events SET payload = x'00' WHERE seq = 1 AND run = 2")
+    changed(path, f"UPDATE runs SET parent = '{one}' WHERE run = 3")
+    with closing(SqliteJournal(path, host="second")) as journal:
+        async with swarm_of(leads(worker="said"), journal=journal, seed=1) as swarm:
+            await swarm.resume_tree(run)
+            await anyio.sleep(5)
+            assert journal.find(other).status == "cancelled"
+
+
+async def test_a_run_below_one_that_cannot_be_read_is_not_resumed_alone(tmp_path: Path):
+    path = tmp_path / "runs.db"
+    _, one, _ = await handed_out(path)
+    changed(path, "UPDATE events SET payload = x'00' WHERE seq = 1 AND run = 1")
+    with closing(SqliteJournal(path, host="second")) as journal:
+        async with swarm_of(leads(worker="said"), journal=journal, seed=1) as swarm:
+            with pytest.raises(JournalDamaged):
+                await swarm.resume_tree(one)
+            assert [row.status for row in journal.runs()] == ["running"] * 3
+
+
+async def test_a_sleeping_child_that_cannot_be_read_when_it_wakes_ends_and_its_parent_is_told(tmp_path: Path):
+    path = tmp_path / "runs.db"
+    asks = blueprint(stage(available_tools=(), interaction_points=(InteractionPoint("go", "Go?", style="confirm"),)))
+    with closing(SqliteJournal(path, host="first")) as journal:
+        async with swarm_of(plays("one", "two"), journal=journal, limits=Limits(idle_s=30.0)) as swarm:
+            run = await swarm.spawn(asks, task="x", unattended=False)
+            child = await run.spawn(asks, task="y")
+            await child.wake_at(swarm.hall.clock.unix() + 500)
+            await anyio.sleep(200)
+            assert not swarm.hall.live
+            changed(path, "UPDATE events SET payload = x'00' WHERE seq = 2 AND run = 2")
+            await anyio.sleep(600)
+            assert (await child.result()).flags == {"unreadable": 1}
+            assert [each.status for each in payloads(events_of(swarm, run), "ChildEnded")] == ["error"]
+
+
+async def test_a_change_of_the_blueprint_that_cannot_be_read_is_behind_where_the_run_goes_on(tmp_path: Path):
+    path = tmp_path / "runs.db"
+    await left_behind(path)
+    louder = replace(MADE, description="louder")
+    with closing(SqliteJournal(path, host="second")) as journal:
+        async with swarm_of(plays(Say("late", delay_s=1e5)), journal=journal, seed=1) as swarm:
+            run = await swarm.resume_tree(swarm.runs()[0].run_id, tools=(touch,), blueprint=louder)
+            seq = seq_of(events_of(swarm, run), "BlueprintChanged")
+    damage(path, seq)
+    status, events = await go_on(path, plays("looked"))
+    assert status == "complete"
+    assert "BlueprintChanged" not in kinds(events)

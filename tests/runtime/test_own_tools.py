@@ -69,11 +69,13 @@ async def test_a_tool_that_is_taken_away_is_gone(tmp_path: Path):
 
 async def test_one_that_cannot_be_used_is_named_once_and_offered_to_nobody(tmp_path: Path):
     files = {"tools/broken.py": "def run(:", "tools/none.py": "x = 1", "tools/read_file.py": DOUBLE}
+    files |= {"tools/odd.py": DOUBLE, "tools/odd.toml": "parameters = { properties = 3 }"}
     write_files(tmp_path, files)
     provider, events = await ran(tmp_path, call("write_file", path="x", content="y"), "done")
     assert offered(provider) == [["write_file"]] * 2
     failed = payloads(events, "ScriptFailed")
-    assert [p.script for p in failed] == ["tools/broken.py", "tools/none.py", "tools/read_file.py"]
+    assert [p.script for p in failed] == ["tools/broken.py", "tools/none.py", "tools/odd.py", "tools/read_file.py"]
+    assert "are no JSON schema" in failed[2].message
     assert "as another is called; rename it" in failed[-1].message
 
 

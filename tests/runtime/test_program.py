@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from runkit import blueprint, stage, swarm_of
+from runkit import blueprint, stage, swarm_of, write_files
 
 from shoal.blueprints import (
     Blueprint,
@@ -211,3 +212,14 @@ async def test_a_run_that_was_looked_at_still_needs_its_functions_to_go_on(tmp_p
         with pytest.raises(DefinitionMissing, match="has the functions `ring` as tools"):
             await swarm.resume_tree(run.run_id)
     journal.close()
+
+
+@pytest.mark.anyio
+async def test_a_schema_of_a_shipped_script_that_cannot_be_compiled_is_named_too(tmp_path: Path):
+    write_files(
+        tmp_path / "tools", {"odd.py": "def run(args):\n    return 1\n", "odd.toml": "parameters.properties = 3"}
+    )
+    made = replace(blueprint(stage("a", available_tools=("odd",))), folder=tmp_path)
+    async with swarm_of(ScriptedProvider("done", purposes={"titling": "A title"})) as swarm:
+        with pytest.warns(RuntimeWarning, match="`odd` cannot be compiled"):
+            await swarm.spawn(made, task="t")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,12 +24,14 @@ from runkit import (
     stages_of,
     swarm_of,
     system_text,
+    write_files,
 )
+from test_resume import Commits, finish, killed_after
 
 from shoal.blueprints import Blueprint, CallerSeed, FanOut, Nudge, Region, Stage, dumps, load, resolve
 from shoal.errors import SpawnRefused
 from shoal.providers import Request
-from shoal.runtime import Limits, Program
+from shoal.runtime import Limits, Program, SqliteJournal, SqliteReader
 from shoal.runtime._bundle import bundle_of
 from shoal.testing import Say, ScriptedProvider, call
 
@@ -292,7 +295,7 @@ async def test_a_worker_is_found_by_words_of_its_description(tmp_path: Path):
 
 async def test_words_that_fit_no_worker_refuse_the_spawn():
     async with swarm_of(script()) as swarm:
-        with pytest.raises(SpawnRefused, match="'zebra', fit none of digest; name one with `worker_agent`"):
+        with pytest.raises(SpawnRefused, match=r"'zebra', fit none of coder, .*; name one with `worker_agent`"):
             await swarm.spawn(lead(None, worker_query="zebra"), task="x")
 
 
@@ -314,3 +317,31 @@ async def test_a_worker_of_the_same_blueprint_ends_with_its_stage():
     )
     _, events = await run_once(made, script(items("a"), "merged"))
     assert [str(p.output) for p in payloads(events, "ChildEnded")] == ["about a"]
+
+
+KEEPS = "def on_write(ctx):\n    return None\n\n\ndef render(ctx):\n    return 'finds'\n"
+
+
+async def test_a_refused_item_is_said_once_wherever_the_process_dies(tmp_path: Path):
+    folder = write_files(tmp_path / "lead", {"keeps.py": KEEPS})
+    finds = Region("finds", kind="custom", max_tokens=4000, script="keeps.py")
+    made = replace(lead(worker(tmp_path)), regions=(TASK, finds, TALK), folder=folder)
+    bad = [{"id": name, "seeds": {"path": "x", "nonsense": "y"}} for name in ("bad", "worse")]
+    asks = call("fan_out", items=[bad[0], {"id": "good", "seeds": {"path": "good"}}, bad[1]])
+    whole = tmp_path / "whole.db"
+    journal, commits = SqliteJournal(whole, host="first"), Commits(whole)
+    async with swarm_of(script(asks, "merged"), journal=journal, observers=[commits]) as swarm:
+        await (await swarm.spawn(made, task="x")).result()
+    journal.close()
+    for number, events in enumerate(commits.ends[:-1]):
+        cut = killed_after(whole, events, tmp_path / f"cut{number}.db")
+        outcome, events_of_run = await finish(cut, script(*([asks] if asked(cut) else []), "merged"))
+        said = [e.text or e.source for e in payloads(events_of_run, "EntryWritten") if e.region == "finds"]
+        assert (outcome.status, len(said), len(set(map(str, said)))) == ("complete", 3, 3), events
+
+
+def asked(cut: Path) -> bool:
+    """Say whether the journal at *cut* holds no reply of the lead, so that it is asked for its items again."""
+    with closing(SqliteReader(cut)) as reader:
+        replies = payloads(list(reader.read(reader.runs()[0].run_id)), "InferenceCompleted")
+    return not [reply for reply in replies if reply.purpose == "stage"]

@@ -91,8 +91,9 @@ async def test_a_prompt_as_nudge_leaves_the_system_section_alone():
         regions=(TASK, Region("stage_instructions", kind="pinned", max_tokens=200), TALK),
     )
     await run_once(made, provider)
-    last = bodies(provider)[1]
-    assert "Sum it up." not in system_text(last)
+    first, last = bodies(provider)
+    assert system_text(last) == system_text(first)
+    assert "First do this." in system_text(last)
     assert messages(last)[-1] == ("user", "[System] Sum it up.")
 
 

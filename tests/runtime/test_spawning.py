@@ -10,10 +10,10 @@ from typing import Any
 import anyio
 import pydantic
 import pytest
-from runkit import blueprint, bodies, events_of, payloads, stage, swarm_of
+from runkit import blueprint, bodies, edge, events_of, payloads, stage, swarm_of
 
-from shoal.blueprints import OutputSpec
-from shoal.errors import OutputInvalid, SpawnRefused
+from shoal.blueprints import Gate, OutputSpec
+from shoal.errors import BlueprintInvalid, OutputInvalid, SpawnRefused
 from shoal.runtime import MemoryJournal, SpawnRequest, SqliteJournal, Swarm
 from shoal.testing import Say, ScriptedProvider, call
 
@@ -266,3 +266,11 @@ async def test_the_word_of_a_spawn_in_the_declared_format_keeps_the_schema():
 
 def test_a_journal_in_memory_finds_runs_by_their_key():
     assert MemoryJournal().with_key("k") is None
+
+
+async def test_a_blueprint_in_which_a_name_stands_for_nothing_is_refused_at_the_spawn():
+    gated = stage("a", transitions=(edge("b", gate=Gate(require_region_updated="nowhere")),))
+    async with swarm_of(scripted()) as swarm:
+        with pytest.raises(BlueprintInvalid, match="no layout declares a region 'nowhere'"):
+            await swarm.spawn(blueprint(gated, stage("b")), task="x")
+        assert swarm.runs() == []

@@ -9,7 +9,7 @@ import pytest
 from runkit import TALK, TASK, blueprint, events_of, kinds, payloads, stage, swarm_of
 
 from shoal.actors import Supervisor, Worker
-from shoal.blueprints import CallerSeed, Region, Stage
+from shoal.blueprints import Blueprint, CallerSeed, Region, Stage
 from shoal.errors import (
     NotBuiltYet,
     ProviderRefused,
@@ -448,3 +448,23 @@ async def test_an_agent_without_a_swarm_says_how_to_start_it():
         async with running(Supervisor("team", children=[agent("one", blueprint=PLAIN, task="x")])):
             pass
     assert "start its tree with `swarm.start`" in str(failed.value.__cause__)
+
+
+# --- which runs there are
+
+
+async def test_runs_are_listed_by_where_they_stand_and_what_they_are_of_and_below():
+    other = Blueprint("other", (stage(available_tools=()),), regions=(TASK, TALK))
+    provider = ScriptedProvider(script=lambda _: Say("done", delay_s=5))
+    async with swarm_of(provider) as swarm:
+        first = await swarm.spawn(TWO, task="x")
+        await first.result()
+        second = await swarm.spawn(other, task="x")
+        await second.pause()
+        child = await second.spawn(TWO, task="x")
+        assert [run.run_id for run in swarm.runs(status="complete")] == [first.run_id]
+        assert [run.run_id for run in swarm.runs(status=("running", "paused"))] == [second.run_id, child.run_id]
+        assert [run.run_id for run in swarm.runs(name="other")] == [second.run_id]
+        assert [run.run_id for run in swarm.runs(root=second.run_id)] == [second.run_id, child.run_id]
+        assert [run.run_id for run in swarm.runs(root=second.run_id, name="other")] == [second.run_id]
+        await second.cancel()

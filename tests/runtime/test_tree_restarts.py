@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from runkit import blueprint, events_of, kinds, payloads, stage
+from runkit import blueprint, events_of, kinds, payloads, stage, swarm_of
 from test_agents import PARENT, cast, child_files, does
 from test_control import process, scripted
 
@@ -214,3 +214,12 @@ async def test_an_agent_whose_next_place_another_process_has_just_taken_takes_th
         late = _Agent("one", SpawnRequest(PLAIN, task="x"), afresh=False)
         await late._spawn(swarm.hall, place)
         assert [row.key for row in swarm.journal.keyed(place)] == [f"{place}000002", f"{place}000001"]
+
+
+async def test_a_tree_may_be_started_again_in_another_swarm_on_another_journal():
+    tree = team()
+    for said in ("one", "two"):
+        async with swarm_of(scripted(said)) as swarm:
+            await swarm.start(tree)
+            [run] = swarm.runs()
+            assert (await run.result()).output == said

@@ -38,7 +38,7 @@ COMMANDS = {
     "import": "Take over a tree of runs that another machine exported.",
     "prune": "Delete old runs from the journal, and let its file shrink.",
     "validate": "Check a blueprint.",
-    "test": "Show the first request of a blueprint, and send nothing.",
+    "test": "Run the tests of a blueprint, or show its first request.",
     "library": "List the bundled blueprints.",
     "models": "Show what is known of models, and who says so.",
     "doctor": "Check that everything is there that runs need.",

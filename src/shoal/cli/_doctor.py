@@ -22,7 +22,7 @@ from shoal._serving import providers_said
 from shoal.cli._places import JournalOption, JsonOption, journal_file
 from shoal.cli._print import line, print_json, print_table, say
 from shoal.errors import ConfigInvalid, ProviderError, ProviderSetup, ShoalError
-from shoal.providers import Provider, VendorProvider, counter
+from shoal.providers import Provider, VendorProvider, counter, list_source, shipped_source
 from shoal.runtime import SqliteReader
 
 Status: TypeAlias = Literal["ok", "note", "failed"]
@@ -66,6 +66,7 @@ def command(*, journal: JournalOption = None, as_json: JsonOption = False) -> in
 async def _all(journal: Path | None) -> Sequence[Check]:
     return [
         _settings(),
+        _models(),
         *await _providers(),
         *_keys(),
         *[await anyio.to_thread.run_sync(_vocabulary, name) for name in _ENCODINGS],
@@ -94,6 +95,13 @@ def _settings() -> Check:
     return Check("settings", "ok", "; ".join((", ".join(there), *said)))
 
 
+def _models() -> Check:
+    maintained = list_source()
+    if maintained is None:
+        return Check("models", "ok", f"{shipped_source()}; `shoal[prices]` adds a list that is maintained")
+    return Check("models", "ok", f"windows and prices: {maintained}; else: {shipped_source()}")
+
+
 async def _providers() -> list[Check]:
     try:
         providers = providers_from()
@@ -104,7 +112,7 @@ async def _providers() -> list[Check]:
 
 async def _provider(provider: Provider) -> Check:
     name = f"provider {provider.name}"
-    model = provider.default_model or "no default model"
+    model = _known_of(provider)
     try:
         if not isinstance(provider, VendorProvider):
             return Check(name, "ok", f"embedded; {model}")
@@ -121,6 +129,17 @@ async def _provider(provider: Provider) -> Check:
     if not answers:
         return Check(name, "note", f"{model}; it has nothing that could be asked for free")
     return Check(name, "ok", f"answers; {model}")
+
+
+def _known_of(provider: Provider) -> str:
+    """Return the default model of *provider* with its window and its price, and who says so."""
+    if not provider.default_model:
+        return "no default model"
+    profile = provider.profile(provider.default_model)
+    price = "no price"
+    if profile.price is not None:
+        price = f"USD {profile.price.input:f} in and {profile.price.output:f} out a million ({profile.price.source})"
+    return f"{provider.default_model}: {profile.window_tokens:,} tokens ({profile.window_source}), {price}"
 
 
 def _keys() -> list[Check]:

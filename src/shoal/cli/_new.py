@@ -74,6 +74,18 @@ say = "The answer is submitted."
 '''
 
 
+TEST = """\
+# What `shoal test` runs: each test is a run in a folder of its own.
+
+[[test]]
+name = "what is in the folder stands in the answer"
+task = "What is in here?"
+files = { "boats.md" = "Boats are small ships." }
+expect_tool_call = ["list_dir", "submit_output"]
+expect_contains = ["What is in here?", "boats.md"]
+"""
+
+
 def command(
     name: Annotated[str, Parameter(name="NAME", help="The new folder; its last part is the blueprint's name.")],
     /,
@@ -82,22 +94,25 @@ def command(
 ) -> int:
     """Write a blueprint to begin with: it has nothing to complain about, and runs on the offline provider."""
     folder = Path(name).expanduser()
-    file = written(folder)
+    file, test = written(folder)
     if as_json:
-        print_json({"name": folder.name, "path": str(folder.absolute()), "files": [file.name]})
+        files = [str(each.relative_to(folder)) for each in (file, test)]
+        print_json({"name": folder.name, "path": str(folder.absolute()), "files": files})
         return 0
     shown = folder if folder.is_absolute() else f"./{folder}"
     say(
         f"wrote {file}",
+        f"wrote {test}",
         "",
         f"check it  shoal validate {shown}",
+        f"test it   shoal test {shown}",
         f'run it    shoal run {shown} --task "What is in here?"',
     )
     return 0
 
 
-def written(folder: Path) -> Path:
-    """Write the blueprint into the new *folder* and return its file.
+def written(folder: Path) -> tuple[Path, Path]:
+    """Write the blueprint into the new *folder* and return its file, and that of its tests.
 
     Raises:
         ConfigInvalid: The name is none for a blueprint, or the folder is there already or cannot be made.
@@ -106,12 +121,14 @@ def written(folder: Path) -> Path:
         raise ConfigInvalid(
             f"{folder.name!r} is no name for a blueprint; take letters, digits, `.`, `_` and `-`, no sign first"
         )
-    file = folder / "blueprint.toml"
+    file, test = folder / "blueprint.toml", folder / "tests" / f"{folder.name}.toml"
     try:
         folder.mkdir(parents=True)
+        test.parent.mkdir()
+        test.write_text(TEST, "utf-8")
         file.write_text(TEMPLATE.replace("@NAME@", folder.name), "utf-8")
     except FileExistsError as exc:
         raise ConfigInvalid(f"{str(folder)!r} is there already; name a folder that is not") from exc
     except OSError as exc:
         raise ConfigInvalid(f"{str(folder)!r} cannot be written: {exc.strerror or exc}") from exc
-    return file
+    return file, test

@@ -1,4 +1,4 @@
-"""`shoal test --dry-run`: the first request of a blueprint, with its scripts at work; nothing is sent."""
+"""`shoal test`: the tests that a blueprint ships; with `--dry-run` its first request, and nothing is sent."""
 
 from __future__ import annotations
 
@@ -7,23 +7,27 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, final
+from typing import TYPE_CHECKING, Annotated, final
 
 import anyio
 from cyclopts import Parameter
 
 import shoal
+from shoal._beyond import servers_from
 from shoal._environment import providers_from
 from shoal.blueprints import Blueprint, load, resolve
 from shoal.cli._allowed import AllowOption, NoSeedCommandsOption, permissions_of
 from shoal.cli._context import show_prompt
 from shoal.cli._places import JsonOption
-from shoal.cli._print import complain
+from shoal.cli._print import complain, line, print_json, say
 from shoal.cli._run import refuse_strangers, seeds_of
-from shoal.errors import NotBuiltYet, ProviderRefused, ShoalError
+from shoal.errors import ConfigInvalid, ProviderRefused, ShoalError
 from shoal.providers import SERVERS, ModelProfile, Provider, Request, StreamEvent, TokenCount, chat_encoder
 from shoal.runtime import Event, Outcome, Permissions, SeedValue, SqliteReader
 from shoal.runtime.events import InferenceStarted, ScriptFailed
+
+if TYPE_CHECKING:
+    from shoal.testing import Case, CaseResult
 
 FAILED = 1
 
@@ -33,6 +37,7 @@ def command(
     /,
     *,
     dry_run: Annotated[bool, Parameter(negative="", help="Show the first request, and send nothing.")] = False,
+    only: Annotated[str, Parameter(name="--filter", help="Run the tests whose name holds this.")] = "",
     task: Annotated[str | None, Parameter(help="What it is to do.")] = None,
     workdir: Annotated[Path, Parameter(help="The folder that its tools and seeds may read.")] = Path(),
     seed: Annotated[
@@ -46,9 +51,11 @@ def command(
     as_json: JsonOption = False,
     **regions: Annotated[str, Parameter(help="TEXT or @FILE, for the region of that name.")],
 ) -> int:
-    """Show the first request of a blueprint, and send nothing. Its seeds and scripts run as in a run."""
+    """Run the tests that a blueprint ships, or show its first request; its seeds and scripts run as in a run."""
     if not dry_run:
-        raise NotBuiltYet("this version runs no tests of a blueprint; see its first request with `--dry-run`")
+        if task is not None or seed or regions or allow or explain:
+            raise ConfigInvalid("a blueprint's tests say themselves what their runs are given; add `--dry-run`")
+        return run_tests(resolve(blueprint), only, model, as_json=as_json)
     made = load(resolve(blueprint))
     given = seeds_of(made, seed, regions)
     permissions = permissions_of(made, allow, no_seed_commands=no_seed_commands)
@@ -67,6 +74,63 @@ def command(
         with closing(SqliteReader(journal)) as reader:
             show_prompt(reader, trial.request[0], trial.request[1], explain=explain, as_json=as_json)
     return 0
+
+
+# --- tests
+
+
+def run_tests(path: Path, only: str, model: str | None, *, as_json: bool) -> int:
+    """Run the tests of the blueprint at *path* whose name holds *only*, and say how each went.
+
+    Raises:
+        ConfigInvalid: It ships none, or one of them is none.
+    """
+    from shoal.testing import cases_of  # noqa: PLC0415 - only those who test wait for it
+
+    made = load(path)
+    folder = path if path.is_dir() else path.parent
+    cases = [case for case in cases_of(folder) if only.casefold() in case.name.casefold()]
+    if not cases:
+        what = f"no test of {made.name!r} has {only!r} in its name" if only else f"{made.name!r} ships no tests"
+        raise ConfigInvalid(f"{what}; write `[[test]]` into {str(folder / 'tests' / 'NAME.toml')!r}")
+    providers = providers_from()
+    refuse_strangers(model, providers)
+    results = anyio.run(_each, made, cases, model, not as_json)
+    failed = sum(not result.passed for result in results)
+    if as_json:
+        print_json({"passed": len(results) - failed, "failed": failed, "tests": [_plain(result) for result in results]})
+    else:
+        say(f"{len(results) - failed} passed, {failed} failed" if failed else f"{len(results)} passed")
+    return FAILED if failed else 0
+
+
+async def _each(made: Blueprint, cases: Sequence[Case], model: str | None, tells: bool) -> Sequence[CaseResult]:  # noqa: FBT001 - `anyio.run` takes no names
+    from shoal.testing import run_case  # noqa: PLC0415 - see above
+
+    results: list[CaseResult] = []
+    for case in cases:
+        # Providers are closed with the swarm that they serve.
+        result = await run_case(made, case, providers_from(), model=model, mcp=servers_from())
+        results.append(result)
+        if tells:
+            say(f"{'ok' if result.passed else 'FAILED'}  {line(case.name)}", *(f"  {line(f)}" for f in result.failures))
+    return results
+
+
+def _plain(result: CaseResult) -> dict[str, object]:
+    case, outcome = result.case, result.outcome
+    return {
+        "name": case.name,
+        "file": case.place,
+        "passed": result.passed,
+        "failures": list(result.failures),
+        "status": None if outcome is None else outcome.status,
+        "output": None if outcome is None else outcome.output,
+        "tokens": result.tokens,
+    }
+
+
+# --- the first request
 
 
 @final

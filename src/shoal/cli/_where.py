@@ -32,6 +32,12 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     ">": lambda a, b: a > b,
     ">=": lambda a, b: a >= b,
 }
+_USED = ("calls", "uncached", "cache_read", "cache_write", "output", "reasoning", "cost_usd", "cache_hit_ratio")
+TABLES: Mapping[str, Sequence[str]] = {
+    "region": (*_USED, "high_water_tokens"),
+    "stage": (*_USED, "visits", "tool_calls", "seconds"),
+}
+"""The figures of each region and of each stage."""
 _EXAMPLE = '`--where "region.codebase.cost_usd > 0.5"`'
 
 
@@ -123,6 +129,7 @@ def _tokens(text: str) -> list[str]:
 def _comparison(path: str, operator: str, wanted: str) -> Question:
     keys = [_plain(piece) for piece in _PIECE.findall(path)]
     compare = _COMPARE[operator]
+    _check(keys, path)
 
     def asked(figures: Figures) -> bool:
         value = _value(figures, keys, path)
@@ -138,6 +145,17 @@ def _comparison(path: str, operator: str, wanted: str) -> Question:
     return asked
 
 
+def _check(keys: Sequence[str], path: str) -> None:
+    """Refuse a figure that no region or stage has, also where no run has that region or stage."""
+    known = TABLES.get(keys[0])
+    if known is None or (len(keys) == 3 and keys[2] in known):
+        return
+    there = ", ".join(f"`{name}`" for name in known)
+    if len(keys) < 3:
+        raise ConfigInvalid(f"`{path}` holds several figures; name one: {there}")
+    raise ConfigInvalid(f"`{path}` is no figure: there is no {'.'.join(keys[2:])!r}; there are {there}")
+
+
 def _value(figures: Figures, keys: Sequence[str], path: str) -> str | Decimal | int | None:
     """Return the figure at *keys*; `None` for one of a region or stage that the run does not have."""
     place: Any = figures
@@ -151,9 +169,6 @@ def _value(figures: Figures, keys: Sequence[str], path: str) -> str | Decimal | 
             known = ", ".join(f"`{name}`" for name in table)
             raise ConfigInvalid(f"`{path}` is no figure: there is no {key!r}; there are {known}")
         place = table[key]
-    if isinstance(place, Mapping):
-        several = ", ".join(f"`{name}`" for name in cast("Mapping[str, Any]", place))
-        raise ConfigInvalid(f"`{path}` holds several figures; name one: {several}")
     return cast("str | Decimal | int | None", place)
 
 

@@ -1,8 +1,9 @@
-"""What our own tests use and yours can: a virtual clock, a scripted provider, and a pytest plugin.
+"""What our own tests use and yours can: a virtual clock, a scripted provider, a blueprint's own tests, a pytest plugin.
 
-Nothing in Shoal imports this package.
+Nothing in Shoal imports this package but `shoal test`.
 """
 
+from shoal.testing._cases import Case, CaseResult, cases_of, run_case
 from shoal.testing._clock import BUSY, LIMITERS, VirtualLoop, threads_busy, virtual_backend
 from shoal.testing._scripted import (
     IllegalTranscript,
@@ -20,6 +21,8 @@ from shoal.testing._scripted import (
 __all__ = [
     "BUSY",
     "LIMITERS",
+    "Case",
+    "CaseResult",
     "IllegalTranscript",
     "Say",
     "Script",
@@ -28,9 +31,11 @@ __all__ = [
     "ScriptedProvider",
     "VirtualLoop",
     "call",
+    "cases_of",
     "check_legal",
     "request_bytes",
     "request_json",
+    "run_case",
     "threads_busy",
     "virtual_backend",
 ]

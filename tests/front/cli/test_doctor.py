@@ -26,7 +26,7 @@ def test_a_fresh_machine_is_sound(shell: Shell):
     said = shell("doctor", "--json")
     assert (said.status, said.json["ok"]) == (0, True)
     assert list(statuses(said)) == [
-        "settings", "provider offline", "tiktoken:o200k_base", "tiktoken:cl100k_base", "journal", "telemetry",
+        "settings", "models", "provider offline", "tiktoken:o200k_base", "tiktoken:cl100k_base", "journal", "telemetry",
     ]  # fmt: skip
     assert found(said)["journal"]["said"].endswith("not made yet")
 
@@ -87,9 +87,23 @@ def test_a_provider_that_answers_is_said_to(shell: Shell, monkeypatch: pytest.Mo
     with wire.serve_in_thread(wire.Script(), wire.Settings(keys=frozenset({KEY}))) as server:
         good = asked(shell, monkeypatch, name, server.base_url + path)
         bad = asked(shell, monkeypatch, name, server.base_url + path, "sk-of-somebody-else")
-    assert found(good)[f"provider {name}"]["said"] == "answers; m"
+    said = "answers; m: 8,192 tokens (the default for an unknown model), no price"
+    assert found(good)[f"provider {name}"]["said"] == said
     assert (bad.status, found(bad)[f"provider {name}"]["remedy"]) == (1, "Set a valid API key for this provider.")
     assert server.journal.replies == ()
+
+
+def test_what_is_known_of_the_default_model_is_said_and_by_whom(shell: Shell, monkeypatch: pytest.MonkeyPatch):
+    Path("shoal.toml").write_text('[models.m]\ncontext = 9000\nprice = { input = "1", output = "2.5" }\n')
+    said = found(asked(shell, monkeypatch, "codex", "http://127.0.0.1:1"))["provider codex"]["said"]
+    assert "m: 9,000 tokens (" in said
+    assert "shoal.toml), USD 1 in and 2.5 out a million (" in said
+
+
+def test_who_knows_models_is_said(shell: Shell, monkeypatch: pytest.MonkeyPatch):
+    assert found(shell("doctor", "--json"))["models"]["said"].startswith("`models.toml` (")
+    monkeypatch.setattr("shoal.cli._doctor.list_source", lambda: "a list")
+    assert found(shell("doctor", "--json"))["models"]["said"].startswith("windows and prices: a list; else: `models.")
 
 
 def test_what_cannot_be_asked_for_free_is_not_asked(shell: Shell, monkeypatch: pytest.MonkeyPatch):

@@ -29,6 +29,12 @@ def test_a_new_blueprint_runs_on_whichever_provider_is_there(shell: Shell, serve
     assert shell("run", "./scout", "--task", "Q", "--json").json["output"] == "42"
 
 
+def test_a_new_blueprint_passes_the_test_that_it_ships(shell: Shell):
+    shell("new", "scout")
+    said = shell("test", "./scout")
+    assert (said.status, said.out.splitlines()[-1]) == (0, "1 passed")
+
+
 def test_what_to_do_next_is_said(shell: Shell):
     said = shell("new", "a/scout").out
     assert "wrote a/scout/blueprint.toml" in said
@@ -39,7 +45,11 @@ def test_what_to_do_next_is_said(shell: Shell):
 
 def test_json_names_what_was_written(shell: Shell):
     path = Path.cwd() / "scout"
-    assert shell("new", path, "--json").json == {"name": "scout", "path": str(path), "files": ["blueprint.toml"]}
+    assert shell("new", path, "--json").json == {
+        "name": "scout",
+        "path": str(path),
+        "files": ["blueprint.toml", "tests/scout.toml"],
+    }
 
 
 def test_an_absolute_path_is_shown_as_it_is(shell: Shell, tmp_path: Path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import sqlite3
 from collections.abc import Callable
@@ -157,6 +159,37 @@ def test_the_stages_add_up_to_the_runs_usage(shell: Shell, digested: str):
 def test_stages_are_shown_with_their_regions_where_asked(shell: Shell, digested: str):
     assert "  findings" not in shell("stages", digested).out
     assert "  findings" in shell("stages", digested, "--regions").out
+
+
+def test_regions_are_shown_with_their_budget(shell: Shell, digested: str):
+    merge = {row["region"]: row for row in shell("stages", digested, "--json").json[2]["regions"]}
+    assert merge["findings"]["budget_tokens"] >= merge["findings"]["high_water_tokens"] > 0
+    assert merge["overhead"]["budget_tokens"] is None
+
+
+def test_stages_are_csv_that_adds_up_to_what_json_says(shell: Shell, digested: str):
+    rows = list(csv.DictReader(io.StringIO(shell("stages", digested, "--csv").out)))
+    stages = shell("stages", digested, "--json").json
+    assert [row["stage"] for row in rows if row["stage"] and not row["region"]] == ["survey", "split", "merge"]
+    for bucket in ("uncached", "cache_read", "cache_write", "output"):
+        billed = sum(int(row[bucket]) for row in rows if row["region"])
+        assert billed == sum(stage["usage"][bucket] for stage in stages) == int(rows[0][bucket])
+
+
+def test_transitions_are_shown_instead_where_asked(shell: Shell, digested: str):
+    plain = shell("stages", digested, "--transitions", "--json").json
+    assert [(move["from"], move["to"]) for move in plain] == [("survey", "split"), ("split", "merge"), ("merge", None)]
+    shown = shell("stages", digested, "--transitions").out
+    assert "survey → split" in shown
+    assert "merge → the end" in shown
+    assert "  findings" in shell("stages", digested, "--transitions", "--regions").out
+    rows = list(csv.DictReader(io.StringIO(shell("stages", digested, "--transitions", "--csv").out)))
+    assert [row["to"] for row in rows if not row["region"]] == ["split", "merge", ""]
+
+
+def test_two_forms_at_once_are_refused(shell: Shell, digested: str):
+    said = shell("stages", digested, "--csv", "--json")
+    assert (said.status, "`--csv` and `--json` exclude each other" in said.err) == (2, True)
 
 
 def test_stages_of_the_whole_tree_hold_the_readers(shell: Shell, digested: str):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from front_shell import Shell
 
-from shoal.cli._where import question_of
+from shoal.cli._where import TABLES, question_of
 from shoal.errors import ConfigInvalid
 
 FIGURES = {
@@ -75,8 +75,11 @@ def test_what_is_no_question_is_refused_with_the_place(text: str, said: str):
     ("text", "said"),
     [
         ("cots = 1", "there is no 'cots'; there are `name`, `status`, `calls`"),
-        ("region.codebase.cots = 1", "there is no 'cots'; there are `cost_usd`, `output`"),
-        ("region.codebase = 1", "holds several figures; name one: `cost_usd`, `output`"),
+        ("region.codebase.cots = 1", "there is no 'cots'; there are `calls`, `uncached`"),
+        ("region.nowhere.cots = 1", "there is no 'cots'; there are `calls`, `uncached`"),
+        ("region.codebase.calls.more = 1", "there is no 'calls.more'"),
+        ("region.codebase = 1", "holds several figures; name one: `calls`, `uncached`"),
+        ("stage = 1", "holds several figures; name one: `calls`, `uncached`"),
         ("calls.more = 1", "`calls` holds nothing further"),
         ("calls = many", "`calls` is a number, and 'many' is none"),
     ],
@@ -94,6 +97,12 @@ def test_a_figure_that_is_not_there_is_named_with_those_that_are(text: str, said
 def digested(shell: Shell, pages: Path) -> str:
     """The id of a digest that is over."""
     return shell("run", "digest", "--task", "What is in here?", "--workdir", pages, "--json").json["run_id"]
+
+
+def test_the_figures_that_may_be_asked_for_are_those_that_there_are(shell: Shell, digested: str):
+    [first, *_] = shell("runs", "--json").json
+    for table, known in TABLES.items():
+        assert {tuple(figures) for figures in first[table].values()} == {tuple(known)}
 
 
 def test_nothing_has_run_yet(shell: Shell):

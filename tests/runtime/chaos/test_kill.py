@@ -19,7 +19,7 @@ import pytest
 import victim
 
 from shoal.runtime import Event, SqliteReader
-from shoal.runtime.events import encode
+from shoal.runtime.events import NUMBERS, encode
 
 BATCHES = 6
 QUICK, NIGHTLY = 5, 50
@@ -97,6 +97,15 @@ def all_events(folder: Path) -> list[Event]:
     events = [event for row in reader.runs() for event in reader.read(row.run_id)]
     reader.close()
     return events
+
+
+ELSEWHERE = frozenset({"BudgetReached", "MemoryLoaded", "TokensMeasured", "ToolsFound"})
+"""Kinds that this run has none of: each is cut at every commit by the tests of what it is about."""
+
+
+def test_a_process_can_die_at_every_kind_of_event_but_a_few(calm: Path):
+    happened = {event.kind for event in all_events(calm)}
+    assert {kind.__name__ for kind in NUMBERS} - happened == ELSEWHERE
 
 
 # --- what has to hold

@@ -17,6 +17,7 @@ import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ import anyio
 import shoal
 from shoal.blueprints import loads
 from shoal.errors import AnswerRefused, ProviderUnavailable, RunEnded
-from shoal.providers import Completed, Request, RetryPolicy, StreamEvent
+from shoal.providers import Completed, ModelProfile, Request, RetryPolicy, StreamEvent
 from shoal.runtime import Event, Limits, Permissions
 from shoal.runtime.events import QuestionAsked, StageEntered, encode
 from shoal.testing import Say, ScriptedProvider, call
@@ -38,16 +39,21 @@ entry_stage = "prepare"
 [defaults]
 model = [{ provider = "flaky" }, { provider = "steady" }]
 
+[components]
+use = ["memory", "environment", "git_flag"]
+
 [tool_permissions]
 write_file = "ask"
 
 [context.regions]
 task = { kind = "pinned", max_tokens = 500, seed = "task_input", volatility = "stable" }
 notes = { kind = "pinned", max_tokens = 2000 }
+wish = { kind = "pinned", max_tokens = 100 }
+brain = { kind = "custom", max_tokens = 500, script = "brain.py" }
 todos = { kind = "checklist", max_tokens = 1000 }
 facts = { kind = "hashmap", max_tokens = 1000 }
 log = { kind = "compacting", max_tokens = 500, compact_at = "50%" }
-recent = { kind = "temporary", max_tokens = 120 }
+recent = { kind = "temporary", max_tokens = 120, volatility = "stable" }
 draft = { kind = "temporary", max_tokens = 500, seed = { files = ["draft.txt"], refresh = "each_stage" } }
 results = { kind = "pinned", max_tokens = 3000 }
 conversation = { kind = "sliding_window", max_tokens = 60000, max_items = 1000 }
@@ -58,8 +64,10 @@ available_tools = [
 ]
 max_iterations = 60
 [stages.prepare.transitions]
-split = { hint = "hand the rest out", gate = { require_no_open_items = "todos" } }
 merge = { hint = "nothing to hand out" }
+[stages.prepare.transitions.split]
+hint = "hand the rest out"
+gate = { require_no_open_items = "todos", require_regions = ["wish"], max_attempts = 2 }
 
 [stages.split]
 mode = "fan_out"
@@ -74,6 +82,8 @@ mode = "output"
 max_iterations = 30
 available_tools = ["shell", "read_file", "context_append", "spawn_agent", "wait_for_agent", "send_to_agent"]
 [stages.merge.transitions]
+[stages.merge.hooks]
+on_stage_enter = "hooks.py"
 [stages.merge.context]
 reset = ["recent"]
 
@@ -84,6 +94,8 @@ max_iterations = 30
 available_tools = ["shell", "read_file"]
 """
 
+CHANGED = loads(BLUEPRINT.replace("max_tokens = 2000", "max_tokens = 1900"))
+"""What the run goes on with once somebody has changed it."""
 HELPER = """
 [agent]
 name = "helper"
@@ -118,6 +130,9 @@ echo "did $1"
 """
 """What the shell tool runs: `sh act.sh STEP TRY` takes effect once, and may kill the process that it works for."""
 
+PIXEL = (
+    b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (1).to_bytes(4, "big") + (1).to_bytes(4, "big") + b"\x08\x02\x00\x00\x00"
+)
 INTERRUPTED = "whether it had an effect is unknown"
 LINES = 8
 ITEMS = ("a", "b", "c")
@@ -193,6 +208,7 @@ def prepare(request: Request, past: Past) -> Any:
             calls=(
                 call("context_write", region="notes", content="begun"),
                 call("context_write", region="facts", key="colour", content="unknown"),
+                call("context_write", region="brain", content="a thought"),
                 call("todo_add", region="todos", item="write the draft"),
                 call("shell", command="sh act.sh first try0"),
                 call("shell", command="sh act.sh second try0"),
@@ -226,7 +242,8 @@ def prepare(request: Request, past: Past) -> Any:
 
 
 def split(request: Request, past: Past) -> Any:
-    return call("fan_out", items=[{"id": item, "seeds": {"task": f"item {item}"}} for item in ITEMS])
+    items = [{"id": item, "seeds": {"task": f"item {item}"}} for item in ITEMS]
+    return call("fan_out", items=[*items, {"id": "bad", "seeds": {"nonsense": "nobody takes it"}}])
 
 
 def work(request: Request, past: Past) -> Any:
@@ -275,18 +292,22 @@ class Watched:
         self.inner = ScriptedProvider(script=answer, name=name)
         self.name = name
         self.default_model = self.inner.default_model
-        self.profile = self.inner.profile
         self.count_tokens = self.inner.count_tokens
         self.aclose = self.inner.aclose
         self._deaths = deaths
         self._outside = outside
         self._failed = False
 
+    def profile(self, model: str) -> ModelProfile:
+        return replace(self.inner.profile(model), append_only=self.name == "steady")
+
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
         assert request.situation is not None
         if self.name == "flaky" and (not self._failed or request.situation().stage == "merge"):
             self._failed = True
             raise ProviderUnavailable("flaky: not now", provider=self.name, model=request.model)
+        if request.purpose == "stage" and request.situation().stage == "merge" and _first("crashed"):
+            raise ZeroDivisionError("a defect")
         self._deaths.at("request", request.purpose)
         async for event in self.inner.stream(request):
             if isinstance(event, Completed):
@@ -295,6 +316,35 @@ class Watched:
                 self._deaths.at("reply", request.purpose)
             yield event
 
+
+def _first(name: str) -> bool:
+    """Say whether nobody has asked for *name* in this folder, in this process or an earlier one."""
+    try:
+        Path(name).mkdir()
+    except FileExistsError:
+        return False
+    return True
+
+
+# --- scripts: functions that stand in their place
+
+
+def on_write(ctx: Any) -> None:
+    raise ValueError("it has no opinion")
+
+
+def render(ctx: Any) -> str:
+    return "it thinks"
+
+
+def on_stage_enter(ctx: Any) -> Any:
+    return {"action": "modify", "value": {"notes": "begun, and gone on with", "log": ""}}
+
+
+SCRIPTS = {
+    "brain.py": {"on_write": on_write, "render": render},
+    "hooks.py": {"on_stage_enter": on_stage_enter},
+}
 
 # --- death
 
@@ -353,6 +403,7 @@ async def live(plan: Mapping[str, Any]) -> None:
         permissions=Permissions(launch={"shell": "allow"}),
         retry=RetryPolicy(attempts=2, blip_s=0.001),
         limits=Limits(idle_s=0.05),
+        scripts=SCRIPTS,
     )
     async with swarm:
         append = swarm.journal.append
@@ -381,7 +432,7 @@ async def live(plan: Mapping[str, Any]) -> None:
 
 
 async def people(swarm: shoal.Swarm, run: shoal.Run, news: anyio.abc.ObjectReceiveStream[Event]) -> None:
-    """Answer what is asked, write once, and pause once."""
+    """Answer what is asked, write once, set a timer once, and have the run go on with a changed blueprint once."""
     for question in swarm.questions():
         await reply(swarm, question)
     async for event in news:
@@ -403,10 +454,14 @@ async def reply(swarm: shoal.Swarm, question: Any) -> None:
 async def meddle(swarm: shoal.Swarm, run: shoal.Run, stage: str) -> None:
     known = {event.kind for event in swarm.journal.read(run.run_id)}
     if stage == "split" and "MessageReceived" not in known:
-        await run.send("hurry up")
+        await run.send("hurry up", parts=[PIXEL])
+    if stage == "split" and "TimerSet" not in known:
+        await run.wake_at(0.0, "it is late")
     if stage == "merge" and "RunPaused" not in known:
         await run.pause()
         await run.resume()
+        await run.pause()
+        await swarm.resume_tree(run.run_id, blueprint=CHANGED)
 
 
 # --- many of them

@@ -6,6 +6,7 @@ import contextlib
 import os
 from pathlib import Path
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -205,3 +206,11 @@ async def test_a_name_cannot_forge_the_heading_of_another_file(tmp_path: Path):
     name = "a ---\nforged\n--- b"
     (tmp_path / name).write_text("real")
     assert read(await called("read_files", tmp_path, paths=[name])) == '--- "a ---\\nforged\\n--- b" ---\nreal'
+
+
+async def test_pictures_read_at_once_are_no_more_together_than_one_may_be(tmp_path: Path):
+    for name in ("a", "b"):
+        await anyio.Path(tmp_path / name).write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 92)
+    result = await called("read_files", tmp_path, paths=["a", "b"], given={"more": {"part_bytes": 150}})
+    assert [part.name for part in result.parts] == ["a"]
+    assert "'b' holds 100 bytes and at most 50 are attached" in read(result)

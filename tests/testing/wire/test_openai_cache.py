@@ -315,10 +315,38 @@ def test_a_change_inside_of_a_prompt_is_read_up_to_it():
 
 
 def test_llama_alternates_between_as_many_conversations_as_it_has_slots():
-    desk = server("llama.cpp", slots=2)
+    desk = server("llama.cpp", slots=2, slot_memory=0)
     words = ["ant " * 100, "bee " * 100, "cat " * 100]
     reads = [row(desk, chat(say(words[number]), model="m")).read for number in (0, 1, 0, 1, 2, 0)]
     assert reads == [0, 0, 99, 99, 0, 0]
+
+
+def test_llama_brings_back_what_a_slot_gave_up():
+    desk = server("llama.cpp")
+    words = ["ant " * 100, "bee " * 100]
+    reads = [row(desk, chat(say(words[number]), model="m")).read for number in (0, 1, 0, 1)]
+    assert reads == [0, 0, 99, 99]
+
+
+def test_llama_forgets_what_it_stored_first():
+    desk = server("llama.cpp", slot_memory=2)
+    texts = ["ant " * 100, "bee " * 100, "ant " * 200, "bee " * 100, "cow " * 100, "dog " * 100, "ant " * 200]
+    reads = [row(desk, chat(say(text), model="m")).read for text in texts]
+    assert reads == [0, 0, 100, 99, 0, 0, 0]
+
+
+def test_llama_stores_a_beginning_once():
+    desk = server("llama.cpp", slot_memory=2)
+    for text in ("ant " * 100, "bee " * 100, "ant " * 100, "bee " * 100, "ant " * 100):
+        row(desk, chat(say(text), model="m"))
+    assert row(desk, chat(say("bee " * 100), model="m")).read == 99
+
+
+def test_llama_leaves_in_memory_what_little_of_is_used():
+    desk = server("llama.cpp")
+    for text in ("x" * 400 + "y" * 4000, "z" * 4000):
+        row(desk, chat(say(text), model="m"))
+    assert row(desk, chat(say("x" * 400 + "w" * 400), model="m")).read == 0
 
 
 def test_a_slot_takes_an_empty_prompt():

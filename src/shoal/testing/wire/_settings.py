@@ -30,6 +30,7 @@ class CacheSwitches:
         openai_machine_rpm: How many requests of one prefix and key a minute go to one machine before others, with
             caches of their own, take the rest; `None` for all.
         slots: How many sequences a llama.cpp server keeps.
+        slot_memory: How many more, which its slots gave up, lie in its memory; 0 for none.
     """
 
     refresh_path: bool = True
@@ -43,6 +44,7 @@ class CacheSwitches:
     openai_machine_rpm: int | None = 15
     gemini_retention_s: float = 3600.0
     slots: int = 1
+    slot_memory: int = 64
 
 
 @final

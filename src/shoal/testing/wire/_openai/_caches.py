@@ -209,34 +209,65 @@ class _Slot:
 class SlotCache:
     """The sequences that a llama.cpp server keeps: each the last prompt of its slot and what was said to it.
 
+    What a slot gives up lies in the server's memory, and comes back for a prompt that goes on with it.
+
     Args:
         slots: How many.
+        memory: How many sequences lie in memory at most; 0 for a server that keeps none.
     """
 
     SIMILAR = 0.1
-    """A slot is used again if it has at least this share of the prompt."""
+    """A slot is used again if it has more than this share of the prompt."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, *, memory: int = 64) -> None:
         self._slots = [_Slot() for _ in range(slots)]
+        self._most = memory
+        self._stored: deque[Prompt] = deque()
 
     def __repr__(self) -> str:
         return f"<SlotCache of {len(self._slots)} slots>"
 
     def look(self, prompt: Prompt, start_s: float) -> Lookup:
-        """Return what is read of *prompt*: what the most similar slot has of it, but for its last token."""
-        common = [0 if slot.prompt is None else _common(slot.prompt, prompt) for slot in self._slots]
-        best = max(range(len(self._slots)), key=lambda number: common[number])
-        if common[best] < self.SIMILAR * prompt.tokens:
-            best = min(range(len(self._slots)), key=lambda number: self._slots[number].used_s)
-        read = max(0, min(common[best], prompt.tokens - 1))
-        self._slots[best].prompt, self._slots[best].used_s = prompt, start_s
-        return Lookup(read, {}, lambda _ready_s: None)
+        """Return what is read of *prompt*: what its slot has of it, but for its last token."""
+        slot, gives_up = self._chosen(prompt)
+        if self._most and slot.prompt is not None and gives_up:
+            self._store(slot.prompt)
+            slot.prompt = self._taken(slot.prompt, prompt)
+        shared = 0 if slot.prompt is None else _common(slot.prompt, prompt)
+        slot.prompt, slot.used_s = prompt, start_s
+        return Lookup(max(0, min(shared, prompt.tokens - 1)), {}, lambda _ready_s: None)
 
     def said(self, prompt: Prompt, blocks: Sequence[Block]) -> None:
         """Add to the slot that took *prompt* what was said to it."""
         for slot in self._slots:
             if slot.prompt is prompt:
                 slot.prompt = replace(prompt, blocks=(*prompt.blocks, *blocks))
+
+    def _chosen(self, prompt: Prompt) -> tuple[_Slot, bool]:
+        """Return the slot for *prompt*, most similar or longest idle, and whether it gives up what it holds."""
+        shared = [(0 if slot.prompt is None else _common(slot.prompt, prompt), slot) for slot in self._slots]
+        most, similar = max(shared, key=lambda one: one[0])
+        if most > self.SIMILAR * prompt.tokens:
+            return similar, similar.prompt is not None and most < 0.5 * similar.prompt.tokens
+        return min(self._slots, key=lambda slot: slot.used_s), True
+
+    def _store(self, given_up: Prompt) -> None:
+        if any(_common(given_up, stored) == given_up.tokens for stored in self._stored):
+            return
+        kept = [stored for stored in self._stored if _common(stored, given_up) != stored.tokens]
+        self._stored = deque([*kept, given_up], maxlen=self._most)
+
+    def _taken(self, given_up: Prompt, prompt: Prompt) -> Prompt:
+        """Return what is of most use for *prompt*: what was given up, or what more is used of and has more of it."""
+        shared = _common(given_up, prompt)
+        best, most, share = given_up, shared, shared / given_up.tokens
+        for stored in self._stored:
+            shared = _common(stored, prompt)
+            if shared > most and shared >= 0.25 * stored.tokens and shared / stored.tokens > share:
+                best, most, share = stored, shared, shared / stored.tokens
+        if best is not given_up:
+            self._stored.remove(best)
+        return best
 
 
 def _common(ours: Prompt, theirs: Prompt) -> int:

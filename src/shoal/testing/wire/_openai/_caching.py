@@ -47,7 +47,7 @@ class Caching:
         self._read = units(flavour.unit, leaves_last=flavour.leaves_last)
         # Blocks of vLLM can be used again within the same batch.
         self._units = PrefixCache(FOREVER_S, self._read, at_once=flavour.name == "vllm")
-        self._slots = SlotCache(switches.slots)
+        self._slots = SlotCache(switches.slots, memory=switches.slot_memory)
         self._markers = MarkerCache(switches)
 
     def __repr__(self) -> str:
