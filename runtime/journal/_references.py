@@ -19,8 +19,8 @@ from shoal.runtime.events import (
 _MADE_OF = (RunSpawned, BlueprintChanged)
 RENDERING = tuple(kind for kind in NUMBERS if "renders" in kind.__struct_fields__)
 """Kinds that name what scripts had rendered."""
-REFERRING = (*_MADE_OF, *RENDERING)
-"""Kinds that name definitions: these, and those that say what a run is made of."""
+REFERRING = (*_MADE_OF, *RENDERING, FactsRecorded, MemoryLoaded, ToolsFound, CallOpened)
+"""Kinds that name definitions: these, those that say what a run is made of, and what it was given and offered."""
 
 
 def definitions_of(payload: Payload) -> Iterator[str]:

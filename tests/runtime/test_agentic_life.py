@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +10,14 @@ import anyio
 import anyio.lowlevel
 import pytest
 from agentkit import called, cut_after, journaled, resumed
+from journalkit import changed as changed_rows
 from runkit import blueprint, payloads, stage, swarm_of
 
 import shoal
 from shoal.errors import ConfigInvalid, DefinitionMissing, RunIsPaused, SpawnRefused
 from shoal.providers import Usage
-from shoal.runtime import BudgetGiven, SpawnRequest, SqliteJournal
-from shoal.testing import Say, ScriptedProvider
+from shoal.runtime import BudgetGiven, SpawnRequest, SqliteJournal, SqliteReader
+from shoal.testing import Say, ScriptedProvider, call
 
 pytestmark = pytest.mark.anyio
 
@@ -318,3 +319,45 @@ async def test_a_run_that_is_gone_for_a_while_wakes_at_its_time(tmp_path: Path):
     outcome, events = await resumed(cut_after(tmp_path / "runs.db", cuts[-2]), ScriptedProvider(), [napping])
     assert outcome.output == "up"
     assert [each.step for each in payloads(events, "StepRecorded")] == ["sleep"]
+
+
+# --- a damaged record
+
+TOUCHED: list[str] = []
+
+
+@shoal.tool(writes=True)
+async def touch(name: str) -> str:
+    """Touch a file."""
+    TOUCHED.append(name)
+    return f"touched {name}"
+
+
+@shoal.agentic
+async def touching(ctx: shoal.Context) -> str:
+    """Touch a file."""
+    return await ctx.infer("Touch.", tools=[touch])
+
+
+async def damaged(path: Path, kind: str, provider: ScriptedProvider) -> Any:
+    """Leave a function behind that has touched a file, damage its record at *kind*, and take it up again."""
+    TOUCHED.clear()
+    await journaled(touching.bound(), ScriptedProvider(call("touch", name="a"), "done"), path)
+    with closing(SqliteReader(path)) as reader:
+        [run] = reader.runs()
+        seq = next(event.seq for event in reader.read(run.run_id) if event.kind == kind)
+    whole = cut_after(path, 12)
+    changed_rows(whole, f"UPDATE events SET payload = x'00' WHERE seq = {seq}")
+    return await resumed(whole, provider, [touching])
+
+
+async def test_a_call_that_may_have_begun_behind_the_damage_is_not_run_again(tmp_path: Path):
+    provider = ScriptedProvider("looked")
+    outcome, _ = await damaged(tmp_path / "runs.db", "ToolCallStarted", provider)
+    assert (outcome.output, TOUCHED) == ("looked", ["a"])
+    assert "whether it had an effect is unknown" in str(shoal.testing.request_json(provider.requests[0]))
+
+
+async def test_a_function_whose_arguments_are_lost_ends(tmp_path: Path):
+    outcome, _ = await damaged(tmp_path / "runs.db", "FrameEntered", ScriptedProvider())
+    assert outcome.reason == "its record ends before its function was called; spawn it again"
