@@ -252,7 +252,7 @@ def agentic(
     as_tool: bool = False,
     timeout_s: float | None = None,
     max_depth: int = MOST_OF_ONE,
-    key_output: Callable[[R], str] | None = None,
+    key_output: Callable[[Any], str] | None = None,
 ) -> Callable[[Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]], AgenticFunction[P, R]]: ...
 
 

@@ -17,7 +17,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, cast, overload
 
 import anyio
 import anyio.to_thread
@@ -658,7 +658,7 @@ class Swarm:
         """Return what is given again for a run that is taken up; agentic functions are taken note of."""
         for each in tools:
             if isinstance(each, AgenticFunction):
-                self.hall.enlist(each)
+                self.hall.enlist(cast("AgenticFunction[..., Any]", each))
         return [as_tool(each) for each in tools if not isinstance(each, AgenticFunction)]
 
     # --- steering

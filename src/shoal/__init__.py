@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         SupervisorError,
     )
     from shoal.providers import Usage
-    from shoal.runtime import ContextComponent, Event, Ledger, Outcome, Run, agent, tool
+    from shoal.runtime import Context, ContextComponent, Event, Ledger, Outcome, Run, agent, agentic, tool
 
     __version__: str
 

@@ -54,7 +54,8 @@ def replies() -> ScriptedProvider:
 
 
 async def spans(**more: Any) -> list[Span]:
-    journal, run_id = await played(top.bound(), replies(), task=None)
+    bound: Any = top.bound()
+    journal, run_id = await played(bound, replies(), task=None)
     return list(trace_of(journal, run_id, **more))
 
 

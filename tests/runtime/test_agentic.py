@@ -350,7 +350,10 @@ def broken(_around: object) -> str:
 
 
 async def test_a_component_that_raises_is_left_out_and_said_once():
-    mine = [ContextComponent(name, layer, 26, lambda _: True, broken) for name, layer in (("a", "L1"), ("b", "L2"))]
+    mine = [
+        ContextComponent("a", "L1", 26, lambda _: True, broken),
+        ContextComponent("b", "L2", 26, lambda _: True, broken),
+    ]
     provider = ScriptedProvider("x", "y")
     outcome, events = await called(telling.bound(), provider, components=mine)
     assert outcome.ok

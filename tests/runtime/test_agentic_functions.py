@@ -48,9 +48,12 @@ async def test_arguments_are_values_of_their_types_again():
     assert outcome.output == ["Job", 2026, "Colour", "tuple"]
 
 
-@shoal.agentic
-async def untyped(ctx, value, other=2):  # type: ignore[no-untyped-def]
+async def _untyped(ctx: Any, value: Any, other: Any = 2) -> Any:
     return [value, other]
+
+
+_untyped.__annotations__.clear()
+untyped: Any = shoal.agentic(_untyped)
 
 
 async def test_arguments_without_types_are_plain_values():
@@ -76,6 +79,10 @@ def test_arguments_that_it_does_not_take_are_refused():
 def test_an_argument_that_json_cannot_say_is_refused():
     with pytest.raises(SpawnRefused, match="cannot be kept as JSON"):
         untyped.bound(object())
+
+
+def letters(result: str) -> str:
+    return f"{len(result)} letters"
 
 
 async def plain(ctx: Any) -> str:
@@ -129,7 +136,7 @@ def test_options_are_kept_as_they_are_given():
 
 
 def test_what_a_line_of_the_tree_keeps_is_how_the_result_begins_or_what_the_function_says():
-    named = shoal.agentic(key_output=lambda result: f"{len(result)} letters")(plain)
+    named = shoal.agentic(key_output=letters)(plain)
     assert named.key("abc") == "3 letters"
     assert shoal.agentic(plain).key("x" * 500) == "x" * 400
     assert kinds.key([1, "a"]) == '[1, "a"]'
@@ -149,7 +156,7 @@ def test_the_job_of_a_function_is_the_first_sentence_of_its_docstring(said: str,
 
 def test_a_function_is_still_what_it_was():
     assert isinstance(kinds, AgenticFunction)
-    assert (kinds.__name__, kinds.__doc__) == ("kinds", "Say what it is given.")
+    assert (kinds.name, kinds.__doc__) == ("kinds", "Say what it is given.")
     assert repr(kinds) == "<AgenticFunction kinds>"
     assert kinds.source.qualname.endswith(":kinds")
 
@@ -160,7 +167,7 @@ def test_a_parameter_that_no_schema_says_makes_no_tool():
         return ""
 
     with pytest.raises(ToolInvalid, match="says no type for `value`"):
-        offered([odd])
+        offered([odd])  # pyright: ignore[reportUnknownArgumentType]
 
 
 async def test_a_context_shows_where_it_stands():

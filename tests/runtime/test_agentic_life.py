@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +98,7 @@ async def test_a_function_is_found_by_its_name_where_that_can_be_imported(tmp_pa
         "import shoal\n\n\n@shoal.agentic\nasync def title(ctx) -> str:\n    return await ctx.infer('t')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    import papers  # type: ignore[import-not-found]
-
+    papers: Any = import_module("papers")
     _, cuts = await journaled(papers.title.bound(), ScriptedProvider("a"), tmp_path / "runs.db")
     outcome, _ = await resumed(cut_after(tmp_path / "runs.db", cuts[-2]), ScriptedProvider(), [])
     assert outcome.output == "a"

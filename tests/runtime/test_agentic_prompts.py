@@ -75,7 +75,7 @@ async def test_there_is_a_prompt_behind_any_event_of_a_call():
         await run.result()
         program, events = swarm.state(run.run_id).program, events_of(swarm, run)
         state = RunState(run.run_id, program, definition=swarm.journal.definition)
-        shown = []
+        shown: list[Any] = []
         for event in events:
             state.apply(event)
             shown.append(newest_prompt(state))

@@ -103,6 +103,7 @@ async def everything(ctx: shoal.Context) -> dict[str, Any]:
     run = await ctx.spawn(child.bound("below"))
     ended = await run.result()
     luck = await ctx.random()
+    failed = ""
     try:
         await ctx.step(int, "no number")
     except ValueError as exc:
@@ -182,7 +183,7 @@ async def stumbling(ctx: shoal.Context) -> list[str]:
         lambda: ctx.infer("x", model="nobody:model"),
         lambda: ctx.infer("refuse me"),
         lambda: ctx.gather(waiting(ctx), breaking(ctx)),
-        lambda: ctx.spawn(child.bound("x"), task="none"),
+        lambda: ctx.spawn(child.bound("x"), task="none"),  # type: ignore[call-overload]
     ]
     for each in tries:
         try:

@@ -35,7 +35,7 @@ class Story:
         self.seq = 0
         self.numbers: dict[int, int] = {}
 
-    def _event(self, payload: Any) -> Event:
+    def event(self, payload: Any) -> Event:
         self.seq += 1
         return Event("r", self.seq, 0.0, payload)
 
@@ -43,7 +43,7 @@ class Story:
         """A function begins; return its frame."""
         number = self.numbers[parent] = self.numbers.get(parent, 0) + 1
         payload = FrameEntered(function, Text.of(arguments), parent, number, **more)
-        self.frames.enter(self._event(payload), payload)
+        self.frames.enter(self.event(payload), payload)
         return self.seq
 
     def leave(self, frame: int, output: Any = None, status: Any = "done") -> None:
@@ -51,7 +51,7 @@ class Story:
         said = None if status != "done" else Text.of(json.dumps(output))
         key = output if isinstance(output, str) else ""
         payload = FrameLeft(frame, status, said, key[:400])
-        self.frames.leave(self._event(payload), payload)
+        self.frames.leave(self.event(payload), payload)
 
     def call(self, function: str, parent: int, output: Any = None, status: Any = "done", **more: Any) -> int:
         """A function begins and ends."""
@@ -63,12 +63,12 @@ class Story:
         """A function asks a model and is answered; return the call."""
         number = self.numbers[frame] = self.numbers.get(frame, 0) + 1
         opened = CallOpened(frame, number, (("input", Text.of(question)),), 0.0)
-        self.frames.open(self._event(opened), opened)
+        self.frames.open(self.event(opened), opened)
         call = self.seq
         started = InferenceStarted("stage", "p", "m", 1, 1, "d", call=call)
-        self.frames.ask(self._event(started), started)
+        self.frames.ask(self.event(started), started)
         done = InferenceCompleted("stage", self.seq, Text.of(answer), (), (), None, ())
-        self.frames.hear(self._event(done), done)
+        self.frames.hear(self.event(done), done)
         return call
 
     def tree(self, asking: int) -> str:
@@ -194,10 +194,10 @@ def test_an_exchange_that_failed_or_goes_on_is_not_seen():
     top = story.enter("top")
     call = story.exchange(top, "q", "a")
     again = StepRecorded(top, 1, "again", "", Text.of("once more"))
-    story.frames.record(story._event(again), again)
+    story.frames.record(story.event(again), again)
     assert story.seen(top) == []
     failed = StepRecorded(top, 1, "failed", "", None, "ValueError", "no")
-    story.frames.record(story._event(failed), failed)
+    story.frames.record(story.event(failed), failed)
     assert story.seen(top) == []
     assert story.frames.calls[call].failed == failed
 

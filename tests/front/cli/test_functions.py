@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -37,12 +39,11 @@ def journal(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def spoken(shell: Shell, journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def spoken(shell: Shell, journal: Path, tmp_path: Path, monkeypatch: Any) -> str:
     """The id of a run of a function that waits for a person after its first word."""
     (tmp_path / "speaking.py").write_text(FUNCTIONS)
     monkeypatch.syspath_prepend(tmp_path)
-    import speaking  # type: ignore[import-not-found]
-
+    speaking: Any = import_module("speaking")
     setup = shoal.errors.ProviderSetup("no key", remedy="set one")
 
     async def begin() -> str:
