@@ -41,7 +41,6 @@ from shoal.errors import (
 from shoal.errors import RunEnded as RunIsOver
 from shoal.providers import Breaker, Provider, ReasoningDelta, RetryPolicy, TextDelta
 from shoal.runtime import _threads
-from shoal.runtime._agentic import entered
 from shoal.runtime._budget import Purses
 from shoal.runtime._bundle import Bundle, bundle_of, read_definition
 from shoal.runtime._change import change
@@ -61,6 +60,7 @@ from shoal.runtime._pools import Pools
 from shoal.runtime._program import Program, recorded, shipped_names, warn_of_schemas
 from shoal.runtime._resuming import open_runs
 from shoal.runtime._run import Begun, RunActor
+from shoal.runtime._running import entered
 from shoal.runtime._script_tools import signature
 from shoal.runtime._seed_files import OWN_FOLDER
 from shoal.runtime._seeds import callers_of

@@ -28,7 +28,6 @@ from shoal.errors import ConfigInvalid, PartMissing, RestartsExhausted, RunIsPau
 from shoal.errors import RunEnded as RunIsOver
 from shoal.providers import Provider, RetryPolicy, TextDelta
 from shoal.runtime._accounts import account_of
-from shoal.runtime._agentic import entered
 from shoal.runtime._attachment import Attachable, SeedValue, attachments, prepared
 from shoal.runtime._clock import Clock
 from shoal.runtime._control import Answer, Cancel, Command, Pause, Resume, Send, SetTimer, serve_commands, steer
@@ -44,6 +43,7 @@ from shoal.runtime._orders import GivenTool, SpawnRequest, check_call, schema_of
 from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._program import Program
 from shoal.runtime._resuming import cancel_orphans, claim, definitions, open_runs, release, take_up, write_off
+from shoal.runtime._running import entered
 from shoal.runtime._spawn import Birth
 from shoal.runtime._state import RunState
 from shoal.runtime._statistics import SwarmStatistics, statistics_of

@@ -13,7 +13,6 @@ from typing import Any, Literal, final
 from shoal.actors import ChildSpec, DynamicSupervisor, Reason, Supervisor
 from shoal.blueprints import Blueprint
 from shoal.errors import ChildNotFound, RestartsExhausted, SpawnRefused, SupervisorStopped
-from shoal.runtime._agentic import entered
 from shoal.runtime._attachment import Attachment, SeedValue
 from shoal.runtime._control import Cancel, steer
 from shoal.runtime._function import AgenticCall
@@ -21,6 +20,7 @@ from shoal.runtime._hall import Hall
 from shoal.runtime._orders import SpawnRequest, check_call
 from shoal.runtime._resuming import RESTART, cancel_orphans, claim, definitions, open_runs, release, write_off
 from shoal.runtime._run import Begun, RunActor
+from shoal.runtime._running import entered
 from shoal.runtime._spawn import Birth, give_birth
 from shoal.runtime.tools import as_tool
 

@@ -14,7 +14,7 @@ from agentkit import called
 import shoal
 from shoal.errors import ConfigInvalid, SpawnRefused, ToolInvalid
 from shoal.runtime import AgenticFunction
-from shoal.runtime._asking import offered
+from shoal.runtime._asked import offered
 from shoal.testing import ScriptedProvider
 
 if typing.TYPE_CHECKING:
