@@ -19,7 +19,6 @@ from shoal.runtime._asked import Asked, menu_of, offered
 from shoal.runtime._asking import answered
 from shoal.runtime._attachment import SeedValue
 from shoal.runtime._contracts import Contract, Decision, PassedTo
-from shoal.runtime._faults import ends_all, fault_of
 from shoal.runtime._function import AgenticCall, AgenticFunction
 from shoal.runtime._host import ChildRequest
 from shoal.runtime._live import Live
@@ -336,12 +335,12 @@ async def run_function(live: Live) -> None:
     running, root = Running(live, Context), live.state.frames.root
     try:
         await running.run(root, function)
-    except Exception as exc:
+    except Exception:
         lost = running.lost
-        if lost is not None and not live.over:
-            live.emit(FrameLeft(root, "error", None, "", *fault_of(lost)))
-        elif ends_all(exc) or live.state.frames.frames[root].left is None:
-            raise
+        if lost is not None:
+            live.emit(FrameLeft(root, "error", None, "", type(lost).__name__, str(lost)))
+        elif live.state.frames.frames[root].left is None:
+            raise  # nothing can be written
 
 
 def _models(given: str | Sequence[str]) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ from shoal.runtime._budget import Account, Worst
 from shoal.runtime._call_prompt import around_call, call_prompt, inside_of, offer_bytes
 from shoal.runtime._calls import end_leftovers, interrupted, line_rules, run_one, stopped
 from shoal.runtime._failures import failure_text
-from shoal.runtime._faults import ends_all, fault_of, revived
+from shoal.runtime._faults import fault_of, revived
 from shoal.runtime._frames import Again, Call, Round
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
@@ -147,8 +147,6 @@ async def _step(asking: _Asking, call: Call) -> None:
     try:
         await _send(asking, call)
     except (ProviderError, SpawnRefused) as error:
-        if asking.live.over:
-            raise
         asking.fail(error)
 
 
@@ -296,8 +294,6 @@ async def _exchange(asking: _Asking, call: Call, sending: _Sending, accounts: Se
     try:
         completed = await exchanged(live, serving, request, "stage", started)
     except ProviderError as error:
-        if live.over:
-            raise
         live.emit(failed("stage", started, error))
         if isinstance(error, ContextOverflow):
             raise
@@ -380,8 +376,7 @@ async def _run_one(asking: _Asking, made: Round, index: int, tool: Tool, args: M
             asking.frame, made.seq, index, function, json.dumps(dict(args), ensure_ascii=False)
         )
         result = as_result(value)
-    except Exception as exc:
-        if ends_all(exc):
-            raise
+    except Exception as exc:  # noqa: BLE001 - whatever a function raises is for the model to read
+        fault_of(exc)  # but for what ends the life, which this raises
         result = ToolResult.error(failure_text(exc))
     asking.running.emit(ToolCallCompleted(made.seq, index, result.text, result.is_error, result.note))

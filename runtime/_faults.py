@@ -11,7 +11,13 @@ from shoal.runtime._live import Late
 
 
 def fault_of(error: Exception) -> tuple[str, str]:
-    """Return class and message of *error*."""
+    """Return class and message of *error*; raise it where it is not the function's own.
+
+    Raises:
+        Late, JournalFailed, ReplayMismatch: It is one of these, or a group that holds one.
+    """
+    if _ends_all(error):
+        raise error
     return type(error).__name__, str(error)
 
 
@@ -27,8 +33,8 @@ def revived(name: str, message: str) -> Exception:
     return RunFailed(f"{name}: {message}" if message else name)
 
 
-def ends_all(error: Exception) -> bool:
-    """Say whether *error* is not the function's own: its life is over, its journal fails, or it does not repeat."""
+def _ends_all(error: Exception) -> bool:
+    """Say whether a life is over by *error*: nothing may be written any more, or the function does not repeat."""
     if isinstance(error, ExceptionGroup):
-        return any(ends_all(each) for each in cast("ExceptionGroup[Exception]", error).exceptions)
+        return any(_ends_all(each) for each in cast("ExceptionGroup[Exception]", error).exceptions)
     return isinstance(error, Late | JournalFailed | ReplayMismatch)

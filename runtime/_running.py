@@ -15,7 +15,7 @@ import anyio.to_thread
 from shoal.blueprints import Blueprint
 from shoal.errors import ReplayMismatch, SpawnRefused
 from shoal.providers import EMPTY, Text
-from shoal.runtime._faults import ends_all, fault_of, revived
+from shoal.runtime._faults import fault_of, revived
 from shoal.runtime._frames import Frame, Frames
 from shoal.runtime._function import MOST_PATH, AgenticCall, AgenticFunction, as_json, digest_of
 from shoal.runtime._host import ChildRequest
@@ -129,8 +129,6 @@ class Running:
             settled = True
         except Exception as exc:
             settled = True
-            if ends_all(exc):
-                raise
             left = FrameLeft(seq, "error", None, "", *fault_of(exc))
             self._leave(left)
             raise revived(left.error, left.reason) from exc
@@ -195,8 +193,6 @@ class Running:
         try:
             child = await self.live.host.spawn_child(self.live.run_id, request)
         except Exception as exc:
-            if ends_all(exc) or self.live.over:
-                raise
             self.emit(StepRecorded(frame, number, "spawn", digest, None, *fault_of(exc)))
             raise revived(*fault_of(exc)) from exc
         return child
@@ -268,8 +264,6 @@ class Running:
             try:
                 known = StepRecorded(frame, number, step, digest, Text.of(await made()))
             except Exception as exc:
-                if ends_all(exc):
-                    raise
                 known = StepRecorded(frame, number, step, digest, None, *fault_of(exc))
                 self.emit(known)
                 raise revived(known.error, known.reason) from exc

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import anyio
 import anyio.lowlevel
@@ -15,9 +15,10 @@ from journalkit import changed as changed_rows
 from runkit import blueprint, payloads, stage, swarm_of
 
 import shoal
-from shoal.errors import ConfigInvalid, DefinitionMissing, RunIsPaused, SpawnRefused
+from shoal.errors import ConfigInvalid, DefinitionMissing, JournalFailed, RunIsPaused, SpawnRefused
 from shoal.providers import Usage
-from shoal.runtime import BudgetGiven, SpawnRequest, SqliteJournal, SqliteReader
+from shoal.runtime import BudgetGiven, Event, MemoryJournal, SpawnRequest, SqliteJournal, SqliteReader
+from shoal.runtime._live import Late
 from shoal.testing import Say, ScriptedProvider, call
 
 pytestmark = pytest.mark.anyio
@@ -361,3 +362,73 @@ async def test_a_call_that_may_have_begun_behind_the_damage_is_not_run_again(tmp
 async def test_a_function_whose_arguments_are_lost_ends(tmp_path: Path):
     outcome, _ = await damaged(tmp_path / "runs.db", "FrameEntered", ScriptedProvider())
     assert outcome.reason == "its record ends before its function was called; spawn it again"
+
+
+# --- what ends a life
+
+
+@final
+class Full(MemoryJournal):
+    """A journal that takes nothing any more once it is full."""
+
+    full = False
+
+    def append(self, event: Event) -> None:
+        if self.full:
+            raise JournalFailed("the disk is full")
+        super().append(event)
+
+
+async def test_a_journal_that_fails_stops_a_function_where_it_is():
+    journal = Full()
+
+    @shoal.agentic
+    async def filling(ctx: Any) -> str:
+        journal.full = True
+        with suppress(ValueError):
+            await ctx.step(int, "no number")
+        return "done"
+
+    async with swarm_of(ScriptedProvider(), journal=journal) as swarm:
+        run = await swarm.spawn(filling.bound())
+        with pytest.raises(JournalFailed, match="the disk is full"):
+            await run.result()
+
+
+async def test_a_function_that_outlives_its_run_begins_nothing_new():
+    kept: list[Any] = []
+
+    @shoal.agentic
+    async def keeping(ctx: Any) -> str:
+        kept.append(ctx)
+        return "done"
+
+    provider = ScriptedProvider()
+    async with swarm_of(provider) as swarm:
+        await (await swarm.spawn(keeping.bound())).result()
+        for begin in (kept[0].infer("x"), kept[0].spawn("digest"), kept[0].now()):
+            with pytest.raises(Late):
+                await begin
+    assert not provider.requests
+
+
+@shoal.agentic(as_tool=True)
+async def changing(ctx: shoal.Context) -> str:
+    """Say a word that changes."""
+    return await ctx.infer(f"say {WORDS[0]}")
+
+
+@shoal.agentic
+async def having(ctx: shoal.Context) -> str:
+    """Have a model call."""
+    return await ctx.infer("call", tools=[changing])
+
+
+async def test_a_tool_that_does_not_repeat_ends_the_run(tmp_path: Path):
+    path = tmp_path / "runs.db"
+    _, cuts = await journaled(having.bound(), ScriptedProvider(call("changing"), "a", "b"), path)
+    WORDS[:] = ["three"]
+    provider = ScriptedProvider()
+    outcome, _ = await resumed(cut_after(path, cuts[-6]), provider, [having, changing])
+    assert outcome.reason.startswith("ReplayMismatch: call 1 of `changing`")
+    assert not provider.requests

@@ -9,7 +9,7 @@ from agentkit import called, tree_of
 from runkit import blueprint, events_of, payloads, stage, swarm_of
 
 import shoal
-from shoal.errors import ProviderSetup, ProviderUnavailable, RunIsPaused, SpawnRefused, ToolInvalid
+from shoal.errors import ContextOverflow, ProviderSetup, ProviderUnavailable, RunIsPaused, SpawnRefused, ToolInvalid
 from shoal.providers import ModelProfile, ProviderState, RetryPolicy
 from shoal.runtime import Attachment, Limits, Permissions
 from shoal.testing import Say, ScriptedProvider, call, request_json
@@ -209,6 +209,13 @@ async def test_a_request_that_does_not_fit_the_window_is_not_sent():
     assert not provider.requests
 
 
+async def test_a_request_that_the_vendor_finds_too_long_is_not_sent_again():
+    provider = ScriptedProvider(script=lambda _: ContextOverflow("too long"))
+    outcome, _ = await called(working.bound(), provider)
+    assert outcome.reason == "ContextOverflow: too long"
+    assert len(provider.requests) == 1
+
+
 async def test_a_request_with_more_characters_than_the_hard_cap_is_not_sent():
     @shoal.agentic
     async def longer(ctx: Any) -> str:
@@ -282,6 +289,7 @@ async def parent(ctx: shoal.Context, task: str) -> dict[str, Any]:
     """Have a blueprint work."""
     child = await ctx.spawn(blueprint(stage(available_tools=())), task=task)
     ended = await child.result()
+    assert (repr(child), repr(ended)) == (f"<Spawned {child.run_id}>", f"<Ended {child.run_id} complete>")
     return {"status": ended.status, "output": ended.output, "ok": ended.ok, "child": child.run_id == ended.run_id}
 
 
