@@ -26,6 +26,7 @@ from shoal.runtime.events import (
     InferenceFailed,
     InferenceRetried,
     InferenceStarted,
+    ItemRefused,
     LaneDegraded,
     MessageReceived,
     ModelChanged,
@@ -326,6 +327,7 @@ _LINES: Mapping[type[Payload], _Line] = {
     BlueprintChanged: (_always("info"), "blueprint changed", lambda p: {"changed": clip(", ".join(p.changed))}),
     ChildSpawned: (_always("debug"), "child spawned", lambda p: {"child": p.child, "agent": p.name}),
     ChildEnded: (_always("debug"), "child ended", lambda p: {"child": p.child, "status": p.status}),
+    ItemRefused: (_always("warning"), "item refused", lambda p: {"item": clip(p.item)}),
     StageEntered: (
         _always("info"),
         "stage entered",

@@ -54,12 +54,13 @@ class Pipeline:
         self._batch_spans = min(batch_spans, queue_spans)
         self._every_s = every_s
         self._queue: deque[Span] = deque()
-        self._draw: Callable[[], object] | None = None
-        self._forget: Callable[[], object] | None = None
+        self._draw: Callable[[], object] = list  # nothing is drawn, and nothing to be forgotten
+        self._forget: Callable[[], object] = list
         self._hush = Hush()
         self._emitted = self._dropped = self._exported = self._failed = 0
         self._closed = False
         self._down = False
+        self._told = False
         self._begin()
         again = weakref.WeakMethod(self._forked)
         os.register_at_fork(after_in_child=lambda: (forked := again()) is not None and forked())
@@ -74,8 +75,7 @@ class Pipeline:
         self._queue.clear()
         self._emitted = self._exported + self._failed
         self._begin()
-        if self._forget is not None:
-            self._forget()
+        self._forget()
 
     def _start(self) -> None:
         self._thread = threading.Thread(target=self._work, name="shoal-telemetry", daemon=True)
@@ -112,7 +112,7 @@ class Pipeline:
 
     def _drop(self) -> None:
         if not self._dropped and not self._closed:
-            _logger.warning(
+            self._tell(
                 "%d spans wait and the receiver is slow: spans are dropped; further drops are counted and not told",
                 self._queue_spans,
             )
@@ -133,28 +133,33 @@ class Pipeline:
 
     def _send_all(self, least: int) -> None:
         """Send batches as long as at least so many spans wait."""
-        if self._draw is not None:
-            self._draw()
+        self._draw()
         while len(self._queue) >= least and not self._down:
             self._send([self._queue.popleft() for _ in range(min(self._batch_spans, len(self._queue)))])
 
     def _send(self, batch: list[Span]) -> None:
+        left, why = len(batch), ""
         with self._hush:
             try:
-                taken = self._sender.send(batch)
+                for taken in self._sender.send(batch):
+                    self._exported += taken
+                    left -= taken
             except Exception as exc:  # noqa: BLE001 - an exporter of anybody's; counted and told like any failure
-                self._fail(len(batch), f"{type(exc).__name__}: {exc}")
-                return
-        self._exported += taken
-        if taken < len(batch):
-            self._fail(len(batch) - taken, self._hush.last or "it said no more")
+                why = f"{type(exc).__name__}: {exc}"
+        if left:
+            self._fail(left, why or self._hush.last or "it said no more")
 
     def _fail(self, spans: int, why: str) -> None:
         if not self._failed:
-            _logger.warning(
+            self._tell(
                 "%d spans could not be exported: %s; runs go on, further failures are counted and not told", spans, why
             )
         self._failed += spans
+
+    def _tell(self, message: str, *given: object) -> None:
+        """Warn of trouble with the receiver, once; what comes of it later is for those who want to know."""
+        _logger.log(logging.INFO if self._told else logging.WARNING, message, *given)
+        self._told = True
 
     # --- the end
 
@@ -178,7 +183,7 @@ class Pipeline:
         self._hush.close()
         exported, waiting, dropped, failed = self.counts()
         if waiting + dropped + failed:
-            _logger.warning(
+            self._tell(
                 "%d spans were not exported (%d exported); read them from the journal with `export_trace`",
                 waiting + dropped + failed,
                 exported,

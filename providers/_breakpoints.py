@@ -193,49 +193,43 @@ def plan_breakpoints(
     if profile.cache != "markers":
         return NO_MARKERS
     least = profile.min_cacheable_tokens
-    tokens, held, held_tokens = _measured(front, said)
-    writes = rules.own_reach is not None and tokens >= least
+    held = _held(said) if front.open else 0
+    kept = said if held == len(said) else said[:held]
+    steady = front.steady if rules.long_stable else 0
+    if rules.own_reach is None:
+        return NO_MARKERS if once else Markers(_markers(_marked(front, kept, least, rules)[0], steady))
+    tokens = front.tokens + sum([spot.tokens for spot in said])
+    writes = tokens >= least
     if once:
         return Markers(explicit=writes)
-    marked, worth = _marked(front, said[:held], held_tokens, least, rules)
-    explicit = False
-    if rules.own_reach is not None:
-        own, own_worth = _by_itself(front, said, tokens, least, rules, rules.own_reach)
-        explicit = writes and (held < len(said) or not front.open or own_worth < worth)
-        marked = _also_known(marked, front, rules) if explicit else own
-    steady = front.steady if rules.long_stable else 0
-    return Markers(tuple([Marker(index, index < steady) for index in sorted(marked)]), explicit)
+    marked, worth = _marked(front, kept, least, rules)
+    own, own_worth = _by_itself(front, said, tokens, least, rules, rules.own_reach)
+    explicit = writes and (held < len(said) or not front.open or own_worth < worth)
+    return Markers(_markers(_also_known(marked, front, rules) if explicit else own, steady), explicit)
 
 
-def _measured(front: Front, said: Sequence[Spot]) -> tuple[int, int, int]:
-    """Return the tokens of all, how many spots of *said* a cache may hold, and the tokens of the front and of those."""
-    tokens = held_tokens = front.tokens
-    held = 0
-    holds = front.open
-    for spot in said:
-        tokens += spot.tokens
-        if holds and spot.cacheable:
-            held += 1
-            held_tokens = tokens
-        else:
-            holds = False
-    return tokens, held, held_tokens
+def _markers(marked: set[int], steady: int) -> tuple[Marker, ...]:
+    return tuple([Marker(index, index < steady) for index in sorted(marked)])
 
 
-def _marked(front: Front, said: Sequence[Spot], tokens: int, least: int, rules: MarkerRules) -> tuple[set[int], float]:
+def _held(said: Sequence[Spot]) -> int:
+    """Return how many spots of *said*, from the first on, a cache may hold."""
+    if False not in [spot.cacheable for spot in said]:
+        return len(said)
+    return next(index for index, spot in enumerate(said) if not spot.cacheable)
+
+
+def _marked(front: Front, said: Sequence[Spot], least: int, rules: MarkerRules) -> tuple[set[int], float]:
     """Return the indexes of all markers, and how many tokens a later request is expected to read at them.
 
     Args:
         front: See `plan_breakpoints`.
         said: What a cache may hold of the conversation.
-        tokens: Tokens of both.
         least: The shortest prefix that is worth a marker.
         rules: See `plan_breakpoints`.
     """
-    end = len(said) - 1
-    while end >= 0 and not said[end].markable:
-        tokens -= said[end].tokens
-        end -= 1
+    end = _snapped(said, len(said) - 1)
+    tokens = front.tokens + sum([spot.tokens for spot in said[: end + 1]]) if end >= 0 else 0
     if end < 0 or tokens < least:
         marked, worth = _in_front(front, rules.most, 0.0, least)
         return set(marked), worth

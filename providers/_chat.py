@@ -25,7 +25,8 @@ from shoal.providers._breakpoints import (
     plan_breakpoints,
 )
 from shoal.providers._chat_messages import API, BLANK_LINE, END, ChatMessages, with_tail
-from shoal.providers._conversation import Conversation, Spoken, bodies, keep, kept
+from shoal.providers._conversation import Conversation, keep, kept
+from shoal.providers._elements import Placed, Spoken, bodies
 from shoal.providers._fronts import Fronts, sent_of
 from shoal.providers._legality import tail_of, tool_names
 from shoal.providers._options import checked_options
@@ -157,7 +158,7 @@ class ChatEncoder:
             settings = self._heads.of(request, tools, asked, self._settings)
         ahead = plan.in_front(markers.markers)
         system = self._front(plan.front, ahead) if plan.front.spots else self._system(sent_of(request.system))
-        said = self._said(spoken, dict.fromkeys(plan.behind(markers.markers), self._marker), tail)
+        said = self._said(spoken, plan.behind(markers.markers, self._marker), tail)
         body = Wire.of(*self._head(request, tools), b',"messages":[', *_joined(system, said), b"],", settings)
         return Sent(body, tools.names, under(cache_key, self._prefixes(plan, ahead)))
 
@@ -165,13 +166,13 @@ class ChatEncoder:
         """Return the elements of the `messages` array, without markers: system section, conversation, tail."""
         tail = tail_of(request)
         spoken = self._conversation.whole(request.messages, tailed=tail is not None)
-        return Wire.of(*_joined(self._system(sent_of(request.system)), self._said(spoken, {}, tail)))
+        return Wire.of(*_joined(self._system(sent_of(request.system)), self._said(spoken, (), tail)))
 
     def _head(self, request: Request, tools: Tools) -> Pieces:
         model = b'{"model":' + _quoted(request.model)
         return [model + b',"tools":', tools.wire] if tools.names else [model]
 
-    def _said(self, spoken: Sequence[Spoken], placed: Mapping[tuple[int, int], bytes], tail: Text | None) -> Pieces:
+    def _said(self, spoken: Sequence[Spoken], placed: Sequence[Placed], tail: Text | None) -> Pieces:
         """Return *spoken* with *tail* in its last message, or in one behind it where that cannot be."""
         if tail is None:
             return self._conversation.parts(spoken, placed)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import final
 
 from shoal.providers._blobs import in_base64, in_words, said_of, takes
-from shoal.providers._conversation import Element, Leaves, Spoken, bodies, listed
+from shoal.providers._elements import Element, Leaves, Spoken, bodies, listed
 from shoal.providers._legality import Turn, arguments, blank, call_id, tool_name
 from shoal.providers._servers import Capabilities
 from shoal.providers._states import Reader

@@ -7,16 +7,17 @@ another place still shares all its bytes with the one before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar, cast, final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias, TypeVar, final
 
 import msgspec
 
-from shoal.providers._breakpoints import BYTES_PER_TOKEN, Spot
+from shoal.providers._elements import SILENCE, Between, Element, Placed, Spoken, in_array, joined, merged
 from shoal.providers._legality import (
     CLOSING,
     OPENING,
     Turn,
+    blank,
     leaves_open,
     legal,
     needs_closing,
@@ -24,153 +25,16 @@ from shoal.providers._legality import (
     needs_pause,
     starts_answering,
 )
-from shoal.providers._text import Text
 from shoal.providers._values import Block, Message, Role, Segment, ToolSet, digests_of
-from shoal.providers._wire import Deferred, Flat, Fragments, Wire
+from shoal.providers._wire import Wire
 
-Leaves: TypeAlias = tuple["bytes | Deferred", ...]
 Part: TypeAlias = Message | Segment | Block | ToolSet
 T = TypeVar("T")
-
-
-NOTHING = Wire((), 0)
-
-
-@final
-class Element(msgspec.Struct, frozen=True, gc=False):
-    """One element of the array, or of a run in it.
-
-    Args:
-        run: What it may share a run with: elements of the same run name stand in one message.
-        head: Its bytes up to its end.
-        end: The rest. A marker goes in front of the first `}` in it.
-        markable: A cache marker may stand here.
-        blobs: How many stored parts are sent as bytes in it.
-        side_px: The longest side of an image in it; 0 where that is unknown or there is none.
-    """
-
-    run: str
-    head: Leaves
-    end: bytes
-    markable: bool = True
-    blobs: int = 0
-    side_px: int = 0
-
-    @property
-    def size(self) -> int:
-        """How many bytes it is."""
-        size = len(self.end)
-        for leaf in self.head:
-            size += len(leaf)
-        return size
-
-
-@final
-class Cut(msgspec.Struct, frozen=True, gc=False):
-    """Where an element ends among the leaves of a `Spoken`.
-
-    Args:
-        leaf: Index of its end.
-        size: Bytes up to here, from the start of the leaves.
-        run: See `Element`.
-        markable: See `Element`.
-    """
-
-    leaf: int
-    size: int
-    run: str
-    markable: bool
-
-
-@final
-class Spoken(msgspec.Struct, frozen=True):
-    """Encoded messages that stand together.
-
-    Args:
-        wire: Their bytes, as they stand in the array: one level of leaves.
-        cuts: Where each element ends, n in order, 1 or more; none where nothing is said.
-        opening: The run of the first element; empty where nothing is said.
-        first: Role of the first message; `None` where there is none.
-        last: Role of the last one, `tool` for a result; `None` where there is none.
-        open: A call of the last assistant turn has no result yet.
-        thinks: The last assistant turn brings back what its model thought; `None` where there is no such turn.
-        blobs: How many stored parts are sent as bytes.
-        side_px: The longest side of an image among them.
-        runs: The runs of its elements.
-        closing: The run of the last element; empty where nothing is said.
-        ahead: Of what an open segment grew by: how many parts of that stand in front, and their bytes up to this one.
-        stretched: What `stretches` returned; empty before it did.
-    """
-
-    wire: Wire = NOTHING
-    cuts: tuple[Cut, ...] = ()
-    opening: str = ""
-    first: Role | None = None
-    last: Role | None = None
-    open: bool = False
-    thinks: bool | None = None
-    blobs: int = 0
-    side_px: int = 0
-    runs: frozenset[str] = frozenset()
-    closing: str = ""
-    ahead: tuple[int, Wire] | None = None
-    stretched: tuple[Spot, ...] = ()
-    _spots: tuple[Spot, ...] = ()
-
-    def stretches(self) -> tuple[Spot, ...]:
-        """Return all of it as one stretch: nobody will look into it again.
-
-        Where no marker may stand at its end they are two: up to the last place that takes one, and the rest.
-        """
-        if not self.stretched:
-            alone = len(self.cuts) == 1
-            made = self.spots if alone else tuple([spot for _, spot in self._stretched()])
-            msgspec.structs.force_setattr(self, "stretched", made)
-            msgspec.structs.force_setattr(self, "_spots", ())
-        return self.stretched
-
-    def last_of(self, stretch: int) -> int:
-        """Return the element that ends the *stretch* of that number."""
-        return self._stretched()[stretch][0]
-
-    def _stretched(self) -> list[tuple[int, Spot]]:
-        last = len(self.cuts) - 1
-        at = last
-        while at >= 0 and not self.cuts[at].markable:
-            at -= 1
-        made: list[tuple[int, Spot]] = []
-        if at >= 0:
-            made.append((at, Spot("messages", self.cuts[at].size // BYTES_PER_TOKEN, at + 1)))
-        if at < last:
-            rest = self.wire.size - (self.cuts[at].size if at >= 0 else 0)
-            made.append((last, Spot("messages", rest // BYTES_PER_TOKEN, last - at, markable=False)))
-        return made
-
-    @property
-    def spots(self) -> tuple[Spot, ...]:
-        """Each element as a stretch of its own."""
-        if not self._spots:
-            made: list[Spot] = []
-            size = 0
-            for cut in self.cuts:
-                made.append(Spot("messages", (cut.size - size) // BYTES_PER_TOKEN, markable=cut.markable))
-                size = cut.size
-            msgspec.structs.force_setattr(self, "_spots", tuple(made))
-        return self._spots
-
-    @property
-    def leaves(self) -> Leaves:
-        """Their bytes, one leaf behind the other."""
-        return cast("Leaves", self.wire.fragments)
-
-
-SILENCE = Spoken()
 
 
 MAX_PARTS = 8
 
 Say: TypeAlias = Callable[[Turn], Iterable[Element]]
-Between: TypeAlias = Callable[[str, str], bytes]
 
 
 def kept(part: Part, encoder: object) -> Any:
@@ -326,35 +190,6 @@ class Conversation:
             msgspec.structs.force_setattr(said, "grown", grown)
         return grown.parts if made is not None else keep(segment, self._encoder, grown).parts
 
-    def _merged(self, known: _Grown, messages: Sequence[Message]) -> Spoken:
-        """Return the parts of what *messages* were before they grew as one."""
-        leaves: list[bytes | Deferred] = []
-        cuts: list[Cut] = []
-        size = 0
-        closing = ""
-        for part in known.parts:
-            if closing:
-                glue = self._between(closing, part.opening)
-                leaves.append(glue)
-                size += len(glue)
-            cuts += [Cut(cut.leaf + len(leaves), cut.size + size, cut.run, cut.markable) for cut in part.cuts]
-            leaves += part.leaves
-            size += part.wire.size
-            closing = part.closing
-        return Spoken(
-            Wire(_fragments(tuple(leaves)), size),
-            tuple(cuts),
-            known.parts[0].opening,
-            known.parts[0].first,
-            known.parts[-1].last,
-            leaves_open(messages[: len(known.digests)]),
-            next((part.thinks for part in reversed(known.parts) if part.thinks is not None), None),
-            sum([part.blobs for part in known.parts]),
-            max([part.side_px for part in known.parts]),
-            frozenset[str]().union(*[part.runs for part in known.parts]),
-            closing,
-        )
-
     def _further(self, known: _Grown, messages: Sequence[Message]) -> tuple[Spoken, ...]:
         """Return *messages*, which begin with what is *known*, as its parts and one more."""
         rest = messages[len(known.digests) :]
@@ -364,7 +199,11 @@ class Conversation:
         more = self.speak(rest, after=before.last)
         if needs_pause(before.last, more.first):
             return (self.speak(messages),)
-        parts = known.parts if len(known.parts) < MAX_PARTS else (self._merged(known, messages),)
+        parts = (
+            known.parts
+            if len(known.parts) < MAX_PARTS
+            else (merged(known.parts, self._between, open_=leaves_open(messages[: len(known.digests)])),)
+        )
         if more.cuts:
             before = parts[-1]
             glue = self._between(before.closing, more.opening)
@@ -374,6 +213,8 @@ class Conversation:
 
     def speak(self, messages: Sequence[Message], *, after: Role | None = None) -> Spoken:
         """Return *messages*, encoded; *after* is the role of what stands in front of them, `None` for nothing."""
+        if len(messages) == 1 and messages[0].role == "user" and not messages[0].calls:
+            return self._alone(messages[0])
         turns = legal(messages)
         if not turns:
             return SILENCE
@@ -393,9 +234,21 @@ class Conversation:
                 thinks = self._thinks is not None and self._thinks(turn.message)
         if not elements:
             return SILENCE
-        return self._joined(
-            elements, first=turns[0].message.role, last=before, open_=leaves_open(messages), thinks=thinks
+        return joined(
+            elements,
+            self._between,
+            first=turns[0].message.role,
+            last=before,
+            open_=leaves_open(messages),
+            thinks=thinks,
         )
+
+    def _alone(self, message: Message) -> Spoken:
+        """Return *message* of a user, whom nobody stands beside."""
+        elements = () if blank(message.texts) and not message.blobs else self.turn(Turn(message))
+        if not elements:
+            return SILENCE
+        return joined(elements, self._between, first="user", last="user", open_=False, thinks=None)
 
     def turn(self, turn: Turn) -> Sequence[Element]:
         """Return the elements of *turn*, encoded once while its results are the same."""
@@ -406,99 +259,9 @@ class Conversation:
             return said.elements
         return keep(message, self._encoder, _Said(results, tuple(self._say(turn)))).elements
 
-    def _joined(
-        self, elements: Sequence[Element], *, first: Role, last: Role | None, open_: bool, thinks: bool | None
-    ) -> Spoken:
-        if len(elements) == 1:
-            alone, run = elements[0], elements[0].run
-            wire = Wire(_fragments((*alone.head, alone.end)), alone.size)
-            cut = Cut(len(alone.head), alone.size, run, alone.markable)
-            return Spoken(
-                wire, (cut,), run, first, last, open_, thinks, alone.blobs, alone.side_px, frozenset((run,)), run
-            )
-        leaves: list[bytes | Deferred] = []
-        cuts: list[Cut] = []
-        runs: set[str] = set()
-        size = blobs = side_px = 0
-        run = ""
-        for element in elements:
-            if run:
-                glue = self._between(run, element.run)
-                leaves.append(glue)
-                size += len(glue)
-            leaves += element.head
-            size += element.size
-            run = element.run
-            runs.add(run)
-            cuts.append(Cut(len(leaves), size, run, element.markable))
-            leaves.append(element.end)
-            if element.blobs:
-                blobs += element.blobs
-                side_px = max(side_px, element.side_px)
-        wire = Wire(_fragments(tuple(leaves)), size)
-        return Spoken(
-            wire, tuple(cuts), elements[0].run, first, last, open_, thinks, blobs, side_px, frozenset(runs), run
-        )
-
-    # --- joining
-
-    def parts(self, spoken: Sequence[Spoken], markers: Mapping[tuple[int, int], bytes]) -> list[bytes | Wire]:
-        """Return *spoken* as they stand in the array, with *markers* put in.
-
-        Args:
-            spoken: What is said, n parts, in order.
-            markers: The bytes of each marker by index of its part and of its element in that.
-        """
-        marked: dict[int, list[tuple[int, bytes]]] = {}
-        for (at, element), marker in sorted(markers.items()):
-            marked.setdefault(at, []).append((element, marker))
-        if not spoken:
-            return []
-        # What the open segment was before it grew stands as one piece, up to the first marker in it.
-        first = min(marked, default=len(spoken) - 1)
-        count, ahead = spoken[first].ahead or (0, NOTHING)
-        parts: list[bytes | Wire] = []
-        closing = ""
-        for part in spoken[: first - count]:
-            if closing:
-                parts.append(self._between(closing, part.opening))
-            parts.append(part.wire)
-            closing = part.closing
-        if count:
-            if closing:
-                parts.append(self._between(closing, spoken[first - count].opening))
-            parts.append(ahead)
-            closing = ""
-        for index in range(first, len(spoken)):
-            part = spoken[index]
-            if closing:
-                parts.append(self._between(closing, part.opening))
-            parts.append(_marked(part, marked[index]) if index in marked else part.wire)
-            closing = part.closing
-        return parts
-
-
-def _marked(part: Spoken, markers: Iterable[tuple[int, bytes]]) -> Wire:
-    """Return *part* with *markers*, by index of the element, sorted."""
-    leaves = part.leaves
-    fragments: list[bytes | Deferred | Fragments] = []
-    size, done = part.wire.size, 0
-    for element, marker in markers:
-        at = part.cuts[element].leaf
-        end = leaves[at]
-        assert isinstance(end, bytes)  # only what stands inside an element may be fetched later
-        inside = end.index(b"}")
-        fragments += [_fragments(leaves[done:at]), end[:inside], marker, end[inside:]]
-        size += len(marker)
-        done = at + 1
-    fragments.append(_fragments(leaves[done:]))
-    return Wire(tuple(fragments), size)
-
-
-def _fragments(leaves: Leaves) -> Fragments:
-    if Deferred in {*map(type, leaves)}:
-        return leaves
-    return Flat(cast("tuple[bytes, ...]", leaves))
+    def parts(self, spoken: Sequence[Spoken], markers: Sequence[Placed] = ()) -> list[bytes | Wire]:
+        """Return *spoken* as they stand in the array, with *markers*, in order, put in."""
+        return in_array(spoken, self._between, markers)
 
 
 def _placed(turn: Turn, before: Role | None, ahead: Sequence[Turn]) -> Turn:
@@ -508,11 +271,6 @@ def _placed(turn: Turn, before: Role | None, ahead: Sequence[Turn]) -> Turn:
     return Turn(Message("user", turn.message.texts))
 
 
-def bodies(texts: Iterable[Text]) -> Leaves:
-    """Return the bytes of *texts*, as they stand inside a JSON string."""
-    return tuple([text.body for text in texts])
-
-
 def _overruled(message: Message, ahead: Iterable[Turn]) -> bool:
     """Say whether the system *message* cannot stand in front of *ahead*: only its like, and then an assistant, may."""
     for turn in ahead:
@@ -520,22 +278,3 @@ def _overruled(message: Message, ahead: Iterable[Turn]) -> bool:
             continue
         return turn.message.role != "assistant"
     return False
-
-
-def listed(run: str, opening: bytes, parts: Sequence[Leaves], closing: bytes, *, markable: bool = True) -> Element:
-    """Return an element that holds *parts*, 1 or more; a marker goes into the last of them.
-
-    Args:
-        run: See `Element`.
-        opening: Its bytes in front of the parts.
-        parts: Objects, each with its closing brace in its last leaf.
-        closing: Its bytes behind the parts.
-        markable: See `Element`.
-    """
-    leaves: list[bytes | Deferred] = [opening]
-    for index, part in enumerate(parts):
-        leaves += [b",", *part] if index else part
-    last = leaves.pop()
-    assert isinstance(last, bytes)  # a closing brace
-    blobs = sum([isinstance(leaf, Deferred) for leaf in leaves])
-    return Element(run, tuple(leaves), last + closing, markable, blobs)

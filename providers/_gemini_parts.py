@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import final
 
 from shoal.providers._blobs import in_base64, in_words, said_of, takes
-from shoal.providers._conversation import Element, Leaves, bodies
+from shoal.providers._elements import Element, Leaves, bodies
 from shoal.providers._legality import Turn, blank, object_source, tool_name, wire_ids
 from shoal.providers._states import Called, Made, Opaque, Reader, Said, pieces
 from shoal.providers._text import Text

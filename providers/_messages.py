@@ -21,7 +21,8 @@ from shoal.providers._breakpoints import (
     Markers,
     plan_breakpoints,
 )
-from shoal.providers._conversation import NOTHING, Conversation, Spoken, bodies, keep, kept
+from shoal.providers._conversation import Conversation, keep, kept
+from shoal.providers._elements import NOTHING, Placed, Spoken, bodies
 from shoal.providers._fronts import Fronts
 from shoal.providers._legality import (
     object_schema,
@@ -128,7 +129,7 @@ class MessagesEncoder:
         markers = NO_MARKERS.markers if counting else self._markers(request, plan).markers
         ahead = plan.in_front(markers)
         front = self._front(tools, plan.front, ahead)
-        body = Wire.of(head, front, *self._messages(spoken, plan.behind(markers), tail), b"]}]}")
+        body = Wire.of(head, front, *self._messages(spoken, plan.behind(markers, _SHORT, _LONG), tail), b"]}]}")
         if body.size > MAX_BODY_BYTES:
             raise ProviderRefused(
                 f"{self._provider}: the request is {body.size!r} bytes long, and {MAX_BODY_BYTES!r} are taken; "
@@ -237,11 +238,8 @@ class MessagesEncoder:
 
     # --- messages
 
-    def _messages(
-        self, spoken: Sequence[Spoken], marked: Mapping[tuple[int, int], Marker], tail: Text | None
-    ) -> list[bytes | Wire]:
+    def _messages(self, spoken: Sequence[Spoken], placed: Sequence[Placed], tail: Text | None) -> list[bytes | Wire]:
         """Return what is said, without the end of its last message."""
-        placed = {at: _cache_control(marker) for at, marker in marked.items()}
         opening = b'"messages":[' + (_opening(spoken[0].opening) if spoken else b"")
         said = [opening, *self._conversation.parts(spoken, placed)]
         if tail is None:

@@ -8,7 +8,7 @@ from typing import final
 import msgspec
 
 from shoal.providers._breakpoints import BYTES_PER_TOKEN, NO_FRONT, Front, Marker, Spot
-from shoal.providers._conversation import Cut, Spoken
+from shoal.providers._elements import Cut, Placed, Spoken
 from shoal.providers._values import digest
 
 _NEAR = 2  # parts at the end of a conversation that are looked into element by element
@@ -35,10 +35,14 @@ class Outline(msgspec.Struct, frozen=True):
         front = len(self.front.spots)
         return tuple([marker for marker in markers if marker.index < front])
 
-    def behind(self, markers: Sequence[Marker]) -> dict[tuple[int, int], Marker]:
-        """Return those of *markers* that stand in the conversation, by part and element."""
+    def behind(self, markers: Sequence[Marker], short: bytes, long: bytes = b"") -> list[Placed]:
+        """Return those of *markers* that stand in the conversation; *short* and *long* are the bytes of one."""
         front = len(self.front.spots)
-        return {self._element(marker.index - front): marker for marker in markers if marker.index >= front}
+        return [
+            (*self._element(marker.index - front), long if marker.long else short)
+            for marker in markers
+            if marker.index >= front
+        ]
 
     def _element(self, spot: int) -> tuple[int, int]:
         """Return the part and the element in it that *spot* of the conversation is, or ends with."""

@@ -13,7 +13,8 @@ import msgspec
 
 from shoal.errors import ProviderRefused
 from shoal.providers._breakpoints import NO_MARKERS, ONCE, OPENAI, Front, Marker, Markers, plan_breakpoints
-from shoal.providers._conversation import Conversation, Spoken, bodies, keep, kept
+from shoal.providers._conversation import Conversation, keep, kept
+from shoal.providers._elements import Spoken, bodies
 from shoal.providers._fronts import Fronts
 from shoal.providers._json import as_list, as_object, as_text
 from shoal.providers._legality import OPENING, object_schema, tail_of, tool_name, tool_names
@@ -255,7 +256,7 @@ class ResponsesEncoder:
     def _input(
         self, spoken: Sequence[Spoken], plan: Outline, markers: Sequence[Marker], tail: Text | None
     ) -> list[bytes | Wire]:
-        parts = self._conversation.parts(spoken, dict.fromkeys(plan.behind(markers), _MARKER))
+        parts = self._conversation.parts(spoken, plan.behind(markers, _MARKER))
         if tail is not None:
             parts += [b"," if spoken else b"", b'{"type":"message","role":"user","content":[' + TEXT_OPEN, tail.body]
             parts.append(b'"}]}')

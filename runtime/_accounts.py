@@ -75,7 +75,6 @@ class _Follower:
             self._look(self._state)
 
     def _look(self, state: RunState) -> None:
-        if state.window is not None:
-            for region, held in state.window.states.items():
-                key = (self._stage, region)
-                self._budgets[key] = max(self._budgets.get(key, 0), held.limits.budget)
+        for region, held in state.view.states.items():
+            key = (self._stage, region)
+            self._budgets[key] = max(self._budgets.get(key, 0), held.limits.budget)

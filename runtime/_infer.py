@@ -35,7 +35,8 @@ async def infer(live: Live) -> None:
     await count_with(live, live.serving())
     if live.state.program.blueprint.dynamic_tools:
         await rescan(live)
-    complain(live)
+    if live.state.left_out:
+        complain(live)
     await deliver_mail(live)
     if not await before_inference(live):
         return

@@ -7,13 +7,15 @@ model the same ones. A call that finds its server gone is an error that the mode
 from __future__ import annotations
 
 import base64
+import os
 import re
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, Generic, TextIO, TypeVar, cast, final
 
 import anyio
 
@@ -209,6 +211,7 @@ class Connection:
         try:
             import httpx2  # noqa: PLC0415 - what the extra brings
             import mcp  # noqa: PLC0415 - an extra
+            from mcp.client.stdio import stdio_client  # noqa: PLC0415
             from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415
         except ImportError as exc:
             raise ConnectorFailed("MCP servers need the package `mcp`; install `shoal[mcp]`") from exc
@@ -218,7 +221,8 @@ class Connection:
             started = mcp.StdioServerParameters(
                 command=program, args=arguments, env=_now(server.env), cwd=server.folder
             )
-            return mcp.Client(started)
+            # A terminal of ours may be none to others, as in a notebook; what they say of trouble goes nowhere then.
+            return mcp.Client(stdio_client(started, errlog=_stderr(stack)))
         # Reads have no limit here, since a server may keep a stream open without a word; each call has its own.
         patience = httpx2.Timeout(server.timeout_s, read=None)
         http = httpx2.AsyncClient(headers=_now(server.headers), timeout=patience)
@@ -258,6 +262,15 @@ class Connection:
             cause = TimeoutError(f"it was not ready within {self.server.connect_timeout_s:g} s")
         for each in asked:
             each.fail(cause)
+
+
+def _stderr(stack: AsyncExitStack) -> TextIO:
+    """Return where a program may write what is wrong: our standard error if it is a file, else nowhere."""
+    try:
+        sys.stderr.fileno()
+    except (OSError, AttributeError, ValueError):
+        return stack.enter_context(open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123 - a device
+    return sys.stderr
 
 
 def _now(values: Mapping[str, str] | Callable[[], Mapping[str, str]]) -> dict[str, str]:

@@ -126,6 +126,7 @@ class Born:
         for digest, data in self.parts.items():
             host.journal.store(digest, data)
         self.parts.clear()
+        self.state.take_facts_from(host.journal.definition)
         for event in self.events:
             host.journal.append(event)
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
-from functools import reduce
+from functools import lru_cache, reduce
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, final
 
@@ -544,8 +544,11 @@ class RunState:
         self._restage(self.stage.name)
 
     def _looked_up(self, digest: str) -> Mapping[str, str]:
-        facts: dict[str, str] = {} if self._facts is None else json.loads(self._facts(digest))
-        return facts
+        return _NOTHING if self._facts is None else _parsed(self._facts(digest))
+
+    def take_facts_from(self, definition: Callable[[str], bytes]) -> None:
+        """Look up under *definition* from now on: the journal has by now what the run was born with."""
+        self._facts = definition
 
     def on_enter(self, event: Event, payload: StageEntered) -> None:
         layout = self.program.stages[payload.stage].layout
@@ -687,7 +690,8 @@ class RunState:
     def view_tokens(self) -> int:
         """Estimated tokens of what the stage's regions hold."""
         states = self.view.states
-        return sum([states[name].charged for name in self.view.layout.regions]) + self.view.standing_tokens
+        held = sum([states[name].charged for name in self.view.layout.regions])
+        return held + self.view.standing_tokens if self.view.standing else held
 
     def on_completed(self, event: Event, payload: InferenceCompleted) -> None:
         if event.seq > self.copied:
@@ -1085,6 +1089,13 @@ def _limited(budget: Budget, given: BudgetGiven) -> Budget:
     """Return *budget* with the limits of *given* in place of its own."""
     limits = {name: value for name in given.__struct_fields__ if (value := getattr(given, name)) is not None}
     return replace(budget, **limits)
+
+
+@lru_cache(maxsize=256)
+def _parsed(facts: bytes) -> Mapping[str, str]:
+    """Return *facts* as they are kept; runs that were told the same share them."""
+    parsed: dict[str, str] = json.loads(facts)
+    return MappingProxyType(parsed)
 
 
 _STOPS: Mapping[str, str] = {"cancel": "stopped the run", "failed": "failed"}

@@ -85,7 +85,7 @@ class Swarm:
         traced: Says which span a request belongs to, by run, root, seq and model; `None` says it of none.
 
     Raises:
-        ConfigInvalid: A component would move to another layer, or the memory cannot be a folder.
+        ConfigInvalid: Two components have one name, one would move to another layer, or the memory cannot be a folder.
     """
 
     def __init__(
@@ -124,7 +124,9 @@ class Swarm:
         self._scripts = dict(scripts or {})
         self.components = Components(SHIPPED)
         """What may stand in prompts beside regions; change it before the runs that use it begin."""
+        given = Components()
         for component in components:
+            given.register(component)  # two of one name are a mistake; one of a shipped name is meant
             known = component.name in self.components
             (self.components.replace if known else self.components.register)(component)
         self._memory = FolderMemory(memory) if isinstance(memory, str | os.PathLike) else memory

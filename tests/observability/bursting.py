@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import faulthandler
+
 import anyio
 from spankit import burst
 
@@ -18,4 +20,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    faulthandler.dump_traceback_later(40, exit=True)  # says where it hangs, should it ever
     anyio.run(main)

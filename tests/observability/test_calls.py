@@ -183,3 +183,9 @@ def test_what_a_run_leaves_open_ends_with_it(told: Story, status: str, outcome: 
     ended = {span.name: span.attributes["shoal.outcome"] for span in spans_of(told)}
     assert ended["execute_tool look"] == ended["lane.titling"] == outcome
     assert ended["invoke_agent desk"] == ended["stage work"] == status
+
+
+def test_calls_in_an_answer_to_a_lane_are_not_those_of_the_stage(told: Story):
+    told.answer(told.ask("compaction"), "compaction", calls=("other",))
+    told.add(ToolCallStarted(reply(told), 0), ToolCallCompleted(reply(told), 0, Text.of("seen")))
+    assert [span.name for span in spans_of(told) if span.name.startswith("execute_tool")] == ["execute_tool look"]

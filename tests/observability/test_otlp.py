@@ -104,10 +104,10 @@ def test_ctrl_c_in_the_middle_of_a_burst_loses_none(receiver: Receiver, grpc_rec
         [sys.executable, program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **settings}
     ) as running:
         assert running.stdout is not None
-        assert running.stdout.readline() == b"20000 spans wait\n"
+        ready = running.stdout.readline()
         running.send_signal(signal.SIGINT)
         _, told = running.communicate(timeout=50)
-    assert told.rstrip().endswith(b"KeyboardInterrupt")
+    assert (ready, told.rstrip().endswith(b"KeyboardInterrupt")) == (b"20000 spans wait\n", True), told.decode()
     assert b"spans were" not in told
     assert len({span.span_id for span in taking.spans}) == len(taking.spans) == 20_000
 
@@ -147,7 +147,7 @@ async def test_a_receiver_that_is_not_there_troubles_no_run(caplog: pytest.LogCa
         await telemetry.aclose(timeout_s=1)
     counted = telemetry.statistics()
     assert (counted.exported, counted.failed + counted.waiting) == (0, counted.spans)
-    assert [record.name for record in caplog.records] == ["shoal.observability"] * 2
+    assert [record.name for record in caplog.records] == ["shoal.observability"]
 
 
 @pytest.mark.parametrize("status", [400, 503])
@@ -157,10 +157,10 @@ async def test_a_receiver_that_answers_errors_troubles_no_run(
     receiver.status = status
     telemetry = otlp(receiver.url, timeout_s=0.2)
     await a_run(telemetry)
-    await telemetry.aclose(timeout_s=1)
+    await telemetry.aclose(timeout_s=10)
     counted = telemetry.statistics()
     assert (counted.exported, counted.failed) == (0, counted.spans)
-    assert len(caplog.records) == 2
+    assert len(caplog.records) == 1
 
 
 async def test_a_receiver_that_hangs_troubles_no_run(receiver: Receiver):
@@ -222,10 +222,10 @@ async def test_a_receiver_over_grpc_that_answers_errors_troubles_no_run_and_is_t
     grpc_receiver.refuses = code
     telemetry = otlp(grpc_receiver.url, protocol="grpc", timeout_s=0.2)
     await a_run(telemetry)
-    await telemetry.aclose(timeout_s=1)
+    await telemetry.aclose(timeout_s=10)
     counted = telemetry.statistics()
     assert (counted.exported, counted.failed) == (0, counted.spans)
-    assert [record.name for record in caplog.records] == ["shoal.observability"] * 2
+    assert [record.name for record in caplog.records] == ["shoal.observability"]
 
 
 async def test_a_receiver_over_grpc_that_is_not_there_troubles_no_run(caplog: pytest.LogCaptureFixture):
@@ -234,7 +234,7 @@ async def test_a_receiver_over_grpc_that_is_not_there_troubles_no_run(caplog: py
     await telemetry.aclose(timeout_s=1)
     counted = telemetry.statistics()
     assert (counted.exported, counted.failed + counted.waiting) == (0, counted.spans)
-    assert [record.name for record in caplog.records] == ["shoal.observability"] * 2
+    assert [record.name for record in caplog.records] == ["shoal.observability"]
 
 
 async def test_a_receiver_over_grpc_that_hangs_troubles_no_run(grpc_receiver: GrpcReceiver):

@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from spankit import Story
 
 from shoal.errors import ConfigInvalid
-from shoal.observability import exporting, metrics_otlp, otlp
+from shoal.observability import exporting, metrics_otlp, otlp, prometheus
 from shoal.observability._factories import captures_content, resource_of, traces_url
 
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -75,6 +75,12 @@ def test_grpc_without_its_packages_says_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.grpc.metric_exporter", None)
     with pytest.raises(ConfigInvalid, match=r"install `shoal\[grpc\]`"):
         metrics_otlp(protocol="grpc")
+
+
+def test_a_prometheus_endpoint_without_its_packages_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(ConfigInvalid, match=r"install `shoal\[prometheus\]`"):
+        prometheus(port=0)
 
 
 def test_the_protocol_that_is_spoken_may_be_named(monkeypatch: pytest.MonkeyPatch):

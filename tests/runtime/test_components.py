@@ -236,6 +236,21 @@ async def test_for_an_append_only_model_a_component_that_changes_begins_a_new_ep
     assert last[-1].text == "Today is Friday, January 2, 2026."
 
 
+async def test_runs_that_were_told_the_same_share_it(tmp_path: Path):
+    (tmp_path / "AGENTS.md").write_text("Use tabs.")
+    async with swarm_of(says(Say("x", delay_s=100), Say("x", delay_s=100))) as swarm:
+        one, two = [await swarm.spawn(using("project_files"), task="t", workdir=tmp_path) for _ in range(2)]
+        facts = [swarm.state(run.run_id).facts["project_files"] for run in (one, two)]
+        assert facts[0] is facts[1]
+        await one.result()
+        await two.result()
+
+
+def test_a_swarm_is_not_given_two_of_one_name():
+    with pytest.raises(ConfigInvalid, match="there is a component 'own' already"):
+        Swarm([says("done")], components=[own(), own()])
+
+
 # --- the registry
 
 

@@ -74,7 +74,8 @@ def blueprint(text: str) -> Path:
 def test_a_server_of_the_settings_serves_its_tools_to_a_run(shell: Shell, tmp_path: Path):
     settle(tmp_path, f"[mcp.local]\ncommand = {sys.executable!r}\nargs = [{str(SERVER)!r}]\n")
     said = shell("run", blueprint(ADDS), "--task", "x", "--json", "--unattended", "--allow", "local__add")
-    assert (said.status, said.json["output"]) == (0, "42")
+    assert said.status == 0, said.err
+    assert said.json["output"] == "42"
 
 
 def test_a_tool_of_a_server_that_the_blueprint_does_not_name_cannot_be_allowed(shell: Shell):

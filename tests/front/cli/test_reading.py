@@ -187,6 +187,12 @@ def test_transitions_are_shown_instead_where_asked(shell: Shell, digested: str):
     assert [row["to"] for row in rows if not row["region"]] == ["split", "merge", ""]
 
 
+def test_a_run_that_changed_no_stage_says_so(shell: Shell, serve: Serve, answers: Path):
+    serve(ScriptedProvider())
+    shell("run", answers)
+    assert shell("stages", newest(shell)["run_id"], "--transitions").out == "It changed no stage.\n"
+
+
 def test_two_forms_at_once_are_refused(shell: Shell, digested: str):
     said = shell("stages", digested, "--csv", "--json")
     assert (said.status, "`--csv` and `--json` exclude each other" in said.err) == (2, True)

@@ -1,0 +1,295 @@
+"""What is said, as leaves of bytes: elements of a vendor's array, and stretches of them that stand together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias, cast, final
+
+import msgspec
+
+from shoal.providers._breakpoints import BYTES_PER_TOKEN, Spot
+from shoal.providers._text import Text
+from shoal.providers._values import Role
+from shoal.providers._wire import Deferred, Flat, Fragments, Wire
+
+Placed: TypeAlias = "tuple[int, int, bytes]"
+"""A marker: index of its part, of its element in that, and its bytes."""
+Leaves: TypeAlias = tuple["bytes | Deferred", ...]
+Between: TypeAlias = Callable[[str, str], bytes]
+
+NOTHING = Wire((), 0)
+
+
+@final
+class Element(msgspec.Struct, frozen=True, gc=False):
+    """One element of the array, or of a run in it.
+
+    Args:
+        run: What it may share a run with: elements of the same run name stand in one message.
+        head: Its bytes up to its end.
+        end: The rest. A marker goes in front of the first `}` in it.
+        markable: A cache marker may stand here.
+        blobs: How many stored parts are sent as bytes in it.
+        side_px: The longest side of an image in it; 0 where that is unknown or there is none.
+    """
+
+    run: str
+    head: Leaves
+    end: bytes
+    markable: bool = True
+    blobs: int = 0
+    side_px: int = 0
+
+    @property
+    def size(self) -> int:
+        """How many bytes it is."""
+        size = len(self.end)
+        for leaf in self.head:
+            size += len(leaf)
+        return size
+
+
+@final
+class Cut(msgspec.Struct, frozen=True, gc=False):
+    """Where an element ends among the leaves of a `Spoken`.
+
+    Args:
+        leaf: Index of its end.
+        size: Bytes up to here, from the start of the leaves.
+        run: See `Element`.
+        markable: See `Element`.
+    """
+
+    leaf: int
+    size: int
+    run: str
+    markable: bool
+
+
+@final
+class Spoken(msgspec.Struct, frozen=True):
+    """Encoded messages that stand together.
+
+    Args:
+        wire: Their bytes, as they stand in the array: one level of leaves.
+        cuts: Where each element ends, n in order, 1 or more; none where nothing is said.
+        opening: The run of the first element; empty where nothing is said.
+        first: Role of the first message; `None` where there is none.
+        last: Role of the last one, `tool` for a result; `None` where there is none.
+        open: A call of the last assistant turn has no result yet.
+        thinks: The last assistant turn brings back what its model thought; `None` where there is no such turn.
+        blobs: How many stored parts are sent as bytes.
+        side_px: The longest side of an image among them.
+        runs: The runs of its elements.
+        closing: The run of the last element; empty where nothing is said.
+        ahead: Of what an open segment grew by: how many parts of that stand in front, and their bytes up to this one.
+        stretched: What `stretches` returned; empty before it did.
+    """
+
+    wire: Wire = NOTHING
+    cuts: tuple[Cut, ...] = ()
+    opening: str = ""
+    first: Role | None = None
+    last: Role | None = None
+    open: bool = False
+    thinks: bool | None = None
+    blobs: int = 0
+    side_px: int = 0
+    runs: frozenset[str] = frozenset()
+    closing: str = ""
+    ahead: tuple[int, Wire] | None = None
+    stretched: tuple[Spot, ...] = ()
+    _spots: tuple[Spot, ...] = ()
+
+    def stretches(self) -> tuple[Spot, ...]:
+        """Return all of it as one stretch: nobody will look into it again.
+
+        Where no marker may stand at its end they are two: up to the last place that takes one, and the rest.
+        """
+        if not self.stretched:
+            alone = len(self.cuts) == 1
+            made = self.spots if alone else tuple([spot for _, spot in self._stretched()])
+            msgspec.structs.force_setattr(self, "stretched", made)
+            msgspec.structs.force_setattr(self, "_spots", ())
+        return self.stretched
+
+    def last_of(self, stretch: int) -> int:
+        """Return the element that ends the *stretch* of that number."""
+        return self._stretched()[stretch][0]
+
+    def _stretched(self) -> list[tuple[int, Spot]]:
+        last = len(self.cuts) - 1
+        at = last
+        while at >= 0 and not self.cuts[at].markable:
+            at -= 1
+        made: list[tuple[int, Spot]] = []
+        if at >= 0:
+            made.append((at, Spot("messages", self.cuts[at].size // BYTES_PER_TOKEN, at + 1)))
+        if at < last:
+            rest = self.wire.size - (self.cuts[at].size if at >= 0 else 0)
+            made.append((last, Spot("messages", rest // BYTES_PER_TOKEN, last - at, markable=False)))
+        return made
+
+    @property
+    def spots(self) -> tuple[Spot, ...]:
+        """Each element as a stretch of its own."""
+        if not self._spots:
+            made: list[Spot] = []
+            size = 0
+            for cut in self.cuts:
+                made.append(Spot("messages", (cut.size - size) // BYTES_PER_TOKEN, markable=cut.markable))
+                size = cut.size
+            msgspec.structs.force_setattr(self, "_spots", tuple(made))
+        return self._spots
+
+    @property
+    def leaves(self) -> Leaves:
+        """Their bytes, one leaf behind the other."""
+        return cast("Leaves", self.wire.fragments)
+
+
+SILENCE = Spoken()
+
+
+def joined(
+    elements: Sequence[Element], between: Between, *, first: Role, last: Role | None, open_: bool, thinks: bool | None
+) -> Spoken:
+    """Return *elements*, 1 or more, as what stands together; see `Spoken` for the rest."""
+    if len(elements) == 1:
+        alone, run = elements[0], elements[0].run
+        wire = Wire(_fragments((*alone.head, alone.end)), alone.size)
+        cut = Cut(len(alone.head), alone.size, run, alone.markable)
+        return Spoken(wire, (cut,), run, first, last, open_, thinks, alone.blobs, alone.side_px, frozenset((run,)), run)
+    leaves: list[bytes | Deferred] = []
+    cuts: list[Cut] = []
+    runs: set[str] = set()
+    size = blobs = side_px = 0
+    run = ""
+    for element in elements:
+        if run:
+            glue = between(run, element.run)
+            leaves.append(glue)
+            size += len(glue)
+        leaves += element.head
+        size += element.size
+        run = element.run
+        runs.add(run)
+        cuts.append(Cut(len(leaves), size, run, element.markable))
+        leaves.append(element.end)
+        if element.blobs:
+            blobs += element.blobs
+            side_px = max(side_px, element.side_px)
+    wire = Wire(_fragments(tuple(leaves)), size)
+    return Spoken(wire, tuple(cuts), elements[0].run, first, last, open_, thinks, blobs, side_px, frozenset(runs), run)
+
+
+def merged(parts: Sequence[Spoken], between: Between, *, open_: bool) -> Spoken:
+    """Return *parts*, 1 or more, as one; *open_* says whether a call of its last assistant turn has no result yet."""
+    leaves: list[bytes | Deferred] = []
+    cuts: list[Cut] = []
+    size = 0
+    closing = ""
+    for part in parts:
+        if closing:
+            glue = between(closing, part.opening)
+            leaves.append(glue)
+            size += len(glue)
+        cuts += [Cut(cut.leaf + len(leaves), cut.size + size, cut.run, cut.markable) for cut in part.cuts]
+        leaves += part.leaves
+        size += part.wire.size
+        closing = part.closing
+    return Spoken(
+        Wire(_fragments(tuple(leaves)), size),
+        tuple(cuts),
+        parts[0].opening,
+        parts[0].first,
+        parts[-1].last,
+        open_,
+        next((part.thinks for part in reversed(parts) if part.thinks is not None), None),
+        sum([part.blobs for part in parts]),
+        max([part.side_px for part in parts]),
+        frozenset[str]().union(*[part.runs for part in parts]),
+        closing,
+    )
+
+
+def in_array(spoken: Sequence[Spoken], between: Between, markers: Sequence[Placed] = ()) -> list[bytes | Wire]:
+    """Return *spoken* as they stand in the array, with *markers* put in.
+
+    Args:
+        spoken: What is said, n parts, in order.
+        between: Returns the bytes between two elements, by their runs.
+        markers: The markers, in order.
+    """
+    if not spoken:
+        return []
+    # What the open segment was before it grew stands as one piece, up to the first marker in it.
+    first = markers[0][0] if markers else len(spoken) - 1
+    count, ahead = spoken[first].ahead or (0, NOTHING)
+    parts: list[bytes | Wire] = []
+    closing = ""
+    for part in spoken[: first - count]:
+        if closing:
+            parts.append(between(closing, part.opening))
+        parts.append(part.wire)
+        closing = part.closing
+    if count:
+        if closing:
+            parts.append(between(closing, spoken[first - count].opening))
+        parts.append(ahead)
+        closing = ""
+    for index in range(first, len(spoken)):
+        part = spoken[index]
+        if closing:
+            parts.append(between(closing, part.opening))
+        marked = [(element, marker) for at, element, marker in markers if at == index]
+        parts.append(_marked(part, marked) if marked else part.wire)
+        closing = part.closing
+    return parts
+
+
+def _marked(part: Spoken, markers: Iterable[tuple[int, bytes]]) -> Wire:
+    """Return *part* with *markers*, by index of the element, sorted."""
+    leaves = part.leaves
+    fragments: list[bytes | Deferred | Fragments] = []
+    size, done = part.wire.size, 0
+    for element, marker in markers:
+        at = part.cuts[element].leaf
+        end = leaves[at]
+        assert isinstance(end, bytes)  # only what stands inside an element may be fetched later
+        inside = end.index(b"}")
+        fragments += [_fragments(leaves[done:at]), end[:inside], marker, end[inside:]]
+        size += len(marker)
+        done = at + 1
+    fragments.append(_fragments(leaves[done:]))
+    return Wire(tuple(fragments), size)
+
+
+def _fragments(leaves: Leaves) -> Fragments:
+    if Deferred in {*map(type, leaves)}:
+        return leaves
+    return Flat(cast("tuple[bytes, ...]", leaves))
+
+
+def bodies(texts: Iterable[Text]) -> Leaves:
+    """Return the bytes of *texts*, as they stand inside a JSON string."""
+    return tuple([text.body for text in texts])
+
+
+def listed(run: str, opening: bytes, parts: Sequence[Leaves], closing: bytes, *, markable: bool = True) -> Element:
+    """Return an element that holds *parts*, 1 or more; a marker goes into the last of them.
+
+    Args:
+        run: See `Element`.
+        opening: Its bytes in front of the parts.
+        parts: Objects, each with its closing brace in its last leaf.
+        closing: Its bytes behind the parts.
+        markable: See `Element`.
+    """
+    leaves: list[bytes | Deferred] = [opening]
+    for index, part in enumerate(parts):
+        leaves += [b",", *part] if index else part
+    last = leaves.pop()
+    assert isinstance(last, bytes)  # a closing brace
+    blobs = sum([isinstance(leaf, Deferred) for leaf in leaves])
+    return Element(run, tuple(leaves), last + closing, markable, blobs)
