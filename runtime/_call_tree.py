@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias, final
 
 import msgspec
@@ -21,6 +21,8 @@ CALL_TREE = "call_tree"
 """Its name as an owner of the prompt, and its tag."""
 FOLD = 50
 """How many finished siblings become one line, and how many of those one more; as many of the newest never do."""
+_MOST_DRAWN = 512
+"""Functions that are over whose lines are kept: a tree shows a hundred or so of one caller, the rest is folded."""
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 _NO_BLOCK = re.compile(r"[^\x20-\x7e\n\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 _BREAKS = re.compile(r"[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
@@ -106,7 +108,19 @@ class _Tree:
                 if isinstance(line, _Folded):
                     yield f"{pad}    - {_fold_line(line)}"
                 else:
-                    yield from self.node(line, depth + 2, kept=inner)
+                    yield from self._lines(line, depth + 2, kept=inner)
+
+    def _lines(self, frame: Frame, depth: int, *, kept: bool) -> Iterable[str]:
+        """Return the lines of *frame*; those of one that is over are made once."""
+        if self._shown is not None or frame.running_at(self._at) or frame.seq in self._own.path:
+            return self.node(frame, depth, kept=kept)
+        key = (frame.seq, depth, kept)
+        lines = self._frames.drawn.get(key)
+        if lines is None:
+            lines = self._frames.drawn[key] = tuple(self.node(frame, depth, kept=kept))
+            if len(self._frames.drawn) > _MOST_DRAWN:
+                del self._frames.drawn[next(iter(self._frames.drawn))]
+        return lines
 
     def _below(self, frame: Frame) -> Iterator[Frame]:
         for seq in frame.below:

@@ -135,7 +135,7 @@ class Frame(msgspec.Struct, gc=False):
 class Frames:
     """The frames of one run, and the calls of models in them."""
 
-    __slots__ = ("_requests", "calls", "frames", "made", "newest", "replies", "root")
+    __slots__ = ("_requests", "calls", "drawn", "frames", "made", "newest", "replies", "root")
 
     def __init__(self) -> None:
         self.frames: dict[int, Frame] = {}
@@ -150,6 +150,9 @@ class Frames:
         """Every reply in a call, by its seq."""
         self.made: dict[tuple[int, bool, int], tuple[Message, ...]] = {}
         """Messages that were made of replies, so that each is made and encoded once."""
+        self.drawn: dict[tuple[int, int, bool], tuple[str, ...]] = {}
+        """Lines of the call tree of functions that are over, which never change again: by frame, depth, and whether it
+        keeps what it said."""
         self._requests: dict[int, tuple[int, InferenceStarted]] = {}
 
     def __repr__(self) -> str:
