@@ -29,7 +29,7 @@ from shoal.runtime._tooling import tool_context
 from shoal.runtime._transforms import Carried
 from shoal.runtime._unbuilt import refuse_unbuilt
 from shoal.runtime.context import Draft, SeedResolved, estimate, resolve, said_by
-from shoal.runtime.events import BudgetGiven, Event, RestartRule, RunSpawned, ToolSource
+from shoal.runtime.events import BudgetGiven, Event, FrameEntered, RestartRule, RunSpawned, ToolSource
 from shoal.runtime.journal import Journal
 from shoal.runtime.scripts import Script
 
@@ -65,6 +65,7 @@ class Birth:
         budgets: The runs above it whose budgets it is under.
         budget: Limits in place of its blueprint's; `None` for none.
         restarts: How often it may crash, beside the rule for all runs; `None` for no such limit.
+        entered: How its agentic function is called; `None` where it walks the stages of a blueprint.
     """
 
     run_id: str
@@ -92,6 +93,7 @@ class Birth:
     budgets: tuple[str, ...] = ()
     budget: BudgetGiven | None = None
     restarts: RestartRule | None = None
+    entered: FrameEntered | None = None
 
 
 @final
@@ -208,6 +210,9 @@ async def conceive(host: Host, birth: Birth) -> Born:
     )
     # Worked out on a state of its own first: what is refused here leaves no trace in the journal.
     events = await _first_events(host, state, spawned, entry, (*resolved, *birth.carried), drafting, scripts, found)
+    if birth.entered is not None:
+        events.append(Event(birth.run_id, state.seq + 1, host.clock.stamp(), birth.entered))
+        state.apply(events[-1])
     definitions = {script.digest: script.source.encode() for script in scripts.values()}
     return Born(state, tuple(events), {**definitions, **found.definitions}, drafting.parts)
 
