@@ -17,7 +17,7 @@ async def main() -> None:
         burst(telemetry, spans=20_000)
         print(telemetry.statistics().waiting, "spans wait", flush=True)  # noqa: T201 - it is a program
         # Not `sleep_forever`: a signal that comes just before an idle loop falls asleep is seen when it wakes.
-        while True:
+        while True:  # noqa: ASYNC110 - nothing else would wake it
             await anyio.sleep(0.05)
 
 
