@@ -180,7 +180,8 @@ class Pipeline:
         self._wake.set()
         # Where it was not flushed it sits in a pause between two attempts, or in a request that nobody answers.
         within(_ABORT_S, self._end if flushed else self._abort, int)
-        self._hush.close()
+        if self._thread is None or not self._thread.is_alive():
+            self._hush.close()  # otherwise a request is still under way, and has something to say when it gives up
         exported, waiting, dropped, failed = self.counts()
         if waiting + dropped + failed:
             self._tell(
