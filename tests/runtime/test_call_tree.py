@@ -309,6 +309,15 @@ def test_a_fold_never_changes_again(count: int):
     assert again[: len(folds)] == folds
 
 
+def test_the_lines_of_functions_that_are_over_are_kept_for_the_newest_alone():
+    story, top = many([])
+    for _ in range(12):
+        for _ in range(60):
+            story.call("a", top, "output")
+        story.tree(top)
+    assert len(story.frames.drawn) == 512
+
+
 # --- the property: a pure function of the events, and YAML whatever is in it
 
 TEXTS = st.one_of(st.text(max_size=30), st.text("ab \n:-#{}[]'\"|>\t\r\x85\u2028é😀\\", max_size=30))
