@@ -30,6 +30,7 @@ from shoal.runtime._orders import GivenTool, SpawnRequest
 from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._pools import Pool, Pools, PoolStatistics
 from shoal.runtime._program import Program, recorded
+from shoal.runtime._secrets import LEAST_CHARS as LEAST_SECRET_CHARS
 from shoal.runtime._state import RunState, fold
 from shoal.runtime._statistics import LaneStatistics, SwarmStatistics, said_of, statistics_from
 from shoal.runtime._swarm import Swarm
@@ -62,6 +63,7 @@ from shoal.runtime.tools import (
 
 __all__ = [
     "BUILT_IN",
+    "LEAST_SECRET_CHARS",
     "WIDTHS",
     "AgenticCall",
     "AgenticFunction",

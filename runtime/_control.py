@@ -270,7 +270,7 @@ def _apply(live: Live, command: Command) -> None:
         case Send(text, sender, region, parts):
             mail(live, text, sender, region, tuple([live.keep(part) for part in parts]))
         case SetTimer(due_at, text, region):
-            live.emit(TimerSet(due_at, Text.of(text), region))
+            live.emit(TimerSet(due_at, live.host.secrets.strike(Text.of(text)), region))
         case Answer(text, question):
             answer(live, text, question)
         case Pause(reason):

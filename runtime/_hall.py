@@ -62,6 +62,7 @@ from shoal.runtime._resuming import open_runs
 from shoal.runtime._run import Begun, RunActor
 from shoal.runtime._running import entered
 from shoal.runtime._script_tools import signature
+from shoal.runtime._secrets import Secrets
 from shoal.runtime._seed_files import OWN_FOLDER
 from shoal.runtime._seeds import callers_of
 from shoal.runtime._serving import Servants
@@ -150,6 +151,7 @@ class Hall:
     ) -> None:
         self.lane_defaults = lanes or Lanes()
         self.traced: Traced | None = None
+        self.secrets = Secrets()
         """Says which span a request belongs to; `None` where nobody is to know."""
         self.components = SHIPPED if components is None else components
         self.memory = memory

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from shoal.runtime._function import AgenticCall, AgenticFunction
     from shoal.runtime._lanes import Job
     from shoal.runtime._live import Live
+    from shoal.runtime._secrets import Secrets
 
 
 @final
@@ -108,6 +109,7 @@ class Host(Protocol):
     memory: Memory | None
     lane_defaults: Lanes
     traced: Traced | None
+    secrets: Secrets
 
     def serving(self, model: ModelSettings | None, override: str | None) -> Sequence[Serving]:
         """Return who may serve a stage with these settings, best first; *override* (`provider:model`) wins over all.

@@ -162,7 +162,7 @@ async def conceive(host: Host, birth: Birth) -> Born:
     workdir = _folder(birth.workdir)
     given_by_caller = await _given(host, birth)
     caller = {name: value.shown for name, value in given_by_caller.items()}
-    task = None if birth.task is None else Text.of(birth.task)
+    task = None if birth.task is None else host.secrets.strike(Text.of(birth.task))
     given = caller if task is None else {**caller, "task": task}
     check_callers(program.regions, program.blueprint.name, given)
     check_serving(host, program, birth.model, birth.budgets, birth.budget)
@@ -198,7 +198,8 @@ async def conceive(host: Host, birth: Birth) -> Born:
     found = await look_up(host, program, workdir)
     scripts = dict(await own_scripts(program.blueprint, host.sandbox, host.threads))
     await check_tools(program.tool_scripts, host.sandbox)
-    resolved = await _seeded(host, birth, spawned, entry, given_by_caller)
+    seeded = await _seeded(host, birth, spawned, entry, given_by_caller)
+    resolved = tuple([host.secrets.in_seed(each) for each in seeded])
     scripts |= {seed.script.path: seed.script for seed in resolved if seed.script is not None}
     spawned = msgspec.structs.replace(spawned, scripts=tuple((path, script.digest) for path, script in scripts.items()))
     drafting = Drafting()
@@ -241,9 +242,11 @@ async def _given(host: Host, birth: Birth) -> Mapping[str, Given]:
         SpawnRefused: One is of no use.
     """
     try:
-        return {name: await given(value, host.limits.part_bytes, host.threads) for name, value in birth.seeds.items()}
+        made = {name: await given(value, host.limits.part_bytes, host.threads) for name, value in birth.seeds.items()}
     except (ConfigInvalid, PartRefused) as refused:
         raise SpawnRefused(f"a seed of {birth.program.blueprint.name!r} cannot be taken: {refused}") from refused
+    strike = host.secrets.strike
+    return {name: msgspec.structs.replace(value, text=strike(value.text)) for name, value in made.items()}
 
 
 async def _seeded(

@@ -44,6 +44,7 @@ from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._program import Program
 from shoal.runtime._resuming import cancel_orphans, claim, definitions, open_runs, release, take_up, write_off
 from shoal.runtime._running import entered
+from shoal.runtime._secrets import Secrets
 from shoal.runtime._spawn import Birth
 from shoal.runtime._state import RunState
 from shoal.runtime._statistics import SwarmStatistics, statistics_of
@@ -83,9 +84,12 @@ class Swarm:
             nothing.
         lanes: How lanes serve runs whose blueprint says nothing else; `None` for what ships.
         traced: Says which span a request belongs to, by run, root, seq and model; `None` says it of none.
+        secrets: Values, by name, that are struck out of what tools, people, seeds and models say before an event is
+            made of it, and so stand in no journal, prompt, log or span.
 
     Raises:
-        ConfigInvalid: Two components have one name, one would move to another layer, or the memory cannot be a folder.
+        ConfigInvalid: Two components have one name, one would move to another layer, the memory cannot be a folder, or
+            a secret has less than 8 characters.
     """
 
     def __init__(
@@ -107,8 +111,10 @@ class Swarm:
         memory: str | os.PathLike[str] | Memory | None = None,
         lanes: Lanes | None = None,
         traced: Traced | None = None,
+        secrets: Mapping[str, str] | None = None,
     ) -> None:
         self._traced = traced
+        self._secrets = Secrets(secrets)
         self._lanes = lanes
         self._providers = tuple(providers)
         self._observers = tuple(observers)
@@ -161,6 +167,7 @@ class Swarm:
             self._lanes,
         )
         hall.traced = self._traced
+        hall.secrets = self._secrets
         self.journal.observers.extend(self._observers)
         lanes = [lane.tree for lane in hall.lanes.values()]
         workers = {**self._beside, "housekeeping": hall.keeper.serve}
