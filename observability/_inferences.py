@@ -33,8 +33,8 @@ class Inferences:
         self._agent = spawned.name
         self._root = spawned.root
         self._open: dict[int, tuple[Open, InferenceStarted]] = {}
-        self._broken: dict[int, str] = {}
-        """Span ids of requests that a dead process left open, by job (0 for the run's own)."""
+        self._broken: dict[tuple[int, int], str] = {}
+        """Span ids of requests that a dead process left open, by job (0 for the run's own) and call (0 for none)."""
         self.serving: tuple[str, str] = ("", "")
         """Provider and model of the stage."""
         self.in_stage = Tally()
@@ -42,30 +42,35 @@ class Inferences:
         self.routed_by: str | None = None
         """Span id of the newest routing question of this visit."""
         self.heard = None if place.content is None else Heard(place.content)
-        self._told: dict[str, Value] = {}
-        """What is known of the run's next request before it goes out."""
+        self._told: dict[int, dict[str, Value]] = {}
+        """What is known of the run's next request before it goes out, by the call that it is for; 0 for none."""
         self._amended: list[str] = []
 
     def measured(self, payload: TokensMeasured) -> None:
         """Take note that a request was counted before it went out."""
-        self._told[names.COUNTED_TOKENS] = payload.tokens
-        self._told[names.COUNTED_BY] = payload.how
+        told = self._told.setdefault(payload.call, {})
+        told[names.COUNTED_TOKENS] = payload.tokens
+        told[names.COUNTED_BY] = payload.how
 
     def epoch(self, payload: PromptEpoch) -> None:
         """Take note that the next request is made anew."""
-        self._told[names.EPOCH] = payload.reason
-        self._told[names.EPOCH_REWRITTEN] = payload.tokens_rewritten
-        self._told[names.EPOCH_DROPPED] = payload.thinking_dropped
+        told = self._told.setdefault(0, {})
+        told[names.EPOCH] = payload.reason
+        told[names.EPOCH_REWRITTEN] = payload.tokens_rewritten
+        told[names.EPOCH_DROPPED] = payload.thinking_dropped
         self._amended = []
 
     def amended(self, payload: PromptAmended) -> None:
         """Take note that the next request says a region again."""
         self._amended.append(payload.region)
 
-    def start(self, payload: InferenceStarted, parent_id: str) -> None:
-        """Open the span of a request; an older one of the same kind that is still open came to nothing."""
+    def start(self, payload: InferenceStarted, parent_id: str, heard: Heard | None) -> None:
+        """Open the span of a request; an older one of the same kind that is still open came to nothing.
+
+        *heard* is what came to whoever asks since the last request; `None` where content is not captured.
+        """
         place = self._place
-        self._abandon(payload.job, "abandoned")
+        self._abandon((payload.job, payload.call), "abandoned")
         attributes = self._identity(payload.provider, payload.model, payload.purpose)
         attributes[names.REQUEST_MAX_TOKENS] = payload.reply_tokens
         attributes[names.CONTEXT_CHARS] = payload.approx_context_chars
@@ -73,14 +78,14 @@ class Inferences:
         if payload.wanted_tokens:
             attributes[names.REPLY_WANTED] = payload.wanted_tokens
         if not payload.job:
-            attributes |= self._told
+            attributes |= self._told.pop(payload.call, {})
             if self._amended:
                 attributes[names.AMENDED] = tuple(self._amended)
-            self._told, self._amended = {}, []
-        if self.heard is not None and payload.purpose == "stage":
-            attributes[names.INPUT_MESSAGES] = self.heard.take()
+            self._amended = []
+        if heard is not None and payload.purpose == "stage":
+            attributes[names.INPUT_MESSAGES] = heard.take()
         span = place.open(names.chat_span(payload.model), parent_id, attributes, "client")
-        broken = self._broken.pop(payload.job, None)
+        broken = self._broken.pop((payload.job, payload.call), None)
         if broken is not None:
             span.links.append(Link(broken, "retry_of"))
         self._open[place.seq] = (span, payload)
@@ -149,21 +154,21 @@ class Inferences:
 
     # --- ends without an answer
 
-    def _abandon(self, job: int, why: str, reason: str = "") -> None:
+    def _abandon(self, whose: tuple[int, int], why: str, reason: str = "") -> None:
         for seq, (span, started) in tuple(self._open.items()):
-            if started.job == job:
+            if (started.job, started.call) == whose:
                 del self._open[seq]
                 self._place.close(span, "abandoned", why, reason)
 
     def job_ended(self, job: int, why: str) -> None:
         """End what a lane's job was still asking when it ended; *why* is one word."""
-        self._abandon(job, why or "abandoned")
+        self._abandon((job, 0), why or "abandoned")
 
     def interrupted(self) -> None:
         """End what a dead process was asking; the request that repeats it points back."""
         for span, started in self._open.values():
             span.attributes[names.INTERRUPTED] = True
-            self._broken[started.job] = span.span_id
+            self._broken[started.job, started.call] = span.span_id
             self._place.close(span, "interrupted", "interrupted", "the process died before the reply was recorded")
         self._open.clear()
 

@@ -26,11 +26,21 @@ class CountingMetrics(MetricExporter):
         super().__init__(exporter._preferred_temporality, exporter._preferred_aggregation)
         self._exporter: Any = exporter  # its methods take arguments that nobody has typed
         self._hush = Hush()
+        self._at_work = self._down = False
         self.failed = 0
         """How many exports came to nothing."""
 
     @override
     def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> MetricExportResult:
+        self._at_work = True
+        try:
+            return self._export(metrics_data, timeout_millis, **kwargs)
+        finally:
+            self._at_work = False
+            if self._down:
+                self._hush.close()
+
+    def _export(self, metrics_data: MetricsData, timeout_millis: float, **kwargs: Any) -> MetricExportResult:
         with self._hush:
             try:
                 result: MetricExportResult = self._exporter.export(metrics_data, timeout_millis, **kwargs)
@@ -54,5 +64,7 @@ class CountingMetrics(MetricExporter):
 
     @override
     def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
+        self._down = True
         self._exporter.shutdown(timeout_millis)
-        self._hush.close()
+        if not self._at_work:
+            self._hush.close()  # otherwise an export is still under way, and has something to say when it gives up

@@ -60,6 +60,7 @@ class Pipeline:
         self._emitted = self._dropped = self._exported = self._failed = 0
         self._closed = False
         self._down = False
+        self._told = False
         self._begin()
         again = weakref.WeakMethod(self._forked)
         os.register_at_fork(after_in_child=lambda: (forked := again()) is not None and forked())
@@ -111,7 +112,7 @@ class Pipeline:
 
     def _drop(self) -> None:
         if not self._dropped and not self._closed:
-            _logger.warning(
+            self._tell(
                 "%d spans wait and the receiver is slow: spans are dropped; further drops are counted and not told",
                 self._queue_spans,
             )
@@ -137,22 +138,28 @@ class Pipeline:
             self._send([self._queue.popleft() for _ in range(min(self._batch_spans, len(self._queue)))])
 
     def _send(self, batch: list[Span]) -> None:
+        left, why = len(batch), ""
         with self._hush:
             try:
-                taken = self._sender.send(batch)
+                for taken in self._sender.send(batch):
+                    self._exported += taken
+                    left -= taken
             except Exception as exc:  # noqa: BLE001 - an exporter of anybody's; counted and told like any failure
-                self._fail(len(batch), f"{type(exc).__name__}: {exc}")
-                return
-        self._exported += taken
-        if taken < len(batch):
-            self._fail(len(batch) - taken, self._hush.last or "it said no more")
+                why = f"{type(exc).__name__}: {exc}"
+        if left:
+            self._fail(left, why or self._hush.last or "it said no more")
 
     def _fail(self, spans: int, why: str) -> None:
         if not self._failed:
-            _logger.warning(
+            self._tell(
                 "%d spans could not be exported: %s; runs go on, further failures are counted and not told", spans, why
             )
         self._failed += spans
+
+    def _tell(self, message: str, *given: object) -> None:
+        """Warn of trouble with the receiver, once; what comes of it later is for those who want to know."""
+        _logger.log(logging.INFO if self._told else logging.WARNING, message, *given)
+        self._told = True
 
     # --- the end
 
@@ -173,10 +180,11 @@ class Pipeline:
         self._wake.set()
         # Where it was not flushed it sits in a pause between two attempts, or in a request that nobody answers.
         within(_ABORT_S, self._end if flushed else self._abort, int)
-        self._hush.close()
+        if self._thread is None or not self._thread.is_alive():
+            self._hush.close()  # otherwise a request is still under way, and has something to say when it gives up
         exported, waiting, dropped, failed = self.counts()
         if waiting + dropped + failed:
-            _logger.warning(
+            self._tell(
                 "%d spans were not exported (%d exported); read them from the journal with `export_trace`",
                 waiting + dropped + failed,
                 exported,

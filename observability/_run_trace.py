@@ -9,6 +9,7 @@ from typing import Any, final
 import msgspec
 
 from shoal.observability import names
+from shoal.observability._functions import Functions
 from shoal.observability._inferences import Inferences
 from shoal.observability._jobs import Jobs
 from shoal.observability._moves import Moves
@@ -29,9 +30,12 @@ from shoal.runtime.context import (
 )
 from shoal.runtime.events import (
     BlueprintChanged,
+    CallOpened,
     ChildEnded,
     ChildSpawned,
     Event,
+    FrameEntered,
+    FrameLeft,
     GateBlocked,
     GateForced,
     InferenceCompleted,
@@ -53,6 +57,7 @@ from shoal.runtime.events import (
     RunTitled,
     StageEntered,
     StageLeft,
+    StepRecorded,
     TokensMeasured,
     ToolCallCompleted,
     ToolCallStarted,
@@ -105,6 +110,7 @@ class RunTrace:
         self._calls = ToolCalls(place, self._inferences.heard)
         self._moves = Moves(place, self._inferences, self._calls)
         self._jobs = Jobs(place)
+        self._functions = Functions(place, self._calls)
         self._children = 0
         self._below: Decimal | None = _ZERO
         if spawned.task is not None:
@@ -127,6 +133,7 @@ class RunTrace:
     def unfinished(self) -> list[Span]:
         """Return every span that is not over as if it ended with the newest event that it shows, innermost first."""
         inner = (*self._inferences.unfinished(), *self._calls.unfinished(), *self._jobs.unfinished())
+        inner = (*inner, *self._functions.unfinished())
         return [*inner, *self._moves.unfinished(), self._finished_run(UNFINISHED)]
 
     # --- the run
@@ -165,7 +172,7 @@ class RunTrace:
         error = payload.status if payload.status in ("error", "cancelled") else ""
         # What a run that ended well left open was not needed any more; otherwise it ended because the run did.
         left = payload.status if error else "dropped"
-        for part in (self._inferences, self._calls, self._jobs):
+        for part in (self._inferences, self._calls, self._jobs, self._functions):
             part.end(left, error, payload.reason)
         self._moves.end(payload.status, error, payload.reason)
         self.place.done.append(self._finished_run(payload.status, error, payload.reason))
@@ -194,7 +201,7 @@ class RunTrace:
         place = self.place
         self._children += 1
         call = self._calls.span_of(payload.source, payload.index) if payload.waited else None
-        above = place.run if call is None else call
+        above = call or (self._functions.span_of(payload.source) if payload.source else None) or place.run
         attributes: dict[str, Value] = {names.CHILD: payload.child}
         if payload.item is not None:
             attributes[names.ITEM] = clip(payload.item)
@@ -213,8 +220,12 @@ class RunTrace:
     # --- inferences, calls, jobs
 
     def on_inference_started(self, payload: InferenceStarted) -> None:
+        if payload.call:
+            above = self._functions.send(payload) or self.place.here
+            self._inferences.start(payload, above.span_id, self._functions.heard(payload.call))
+            return
         job = self._jobs.span_of(payload.job) if payload.job else None
-        self._inferences.start(payload, (job or self.place.here).span_id)
+        self._inferences.start(payload, (job or self.place.here).span_id, self._inferences.heard)
 
     def on_measured(self, payload: TokensMeasured) -> None:
         if not payload.job:
@@ -230,6 +241,7 @@ class RunTrace:
         bill = Bill(payload)
         if payload.calls:
             self._calls.asked(self.place.seq, payload)
+        self._functions.reply(self.place.seq, payload)
         self._moves.bill(bill)
         self._inferences.complete(bill)
 
@@ -237,6 +249,7 @@ class RunTrace:
         self._inferences.retry(payload)
 
     def on_inference_failed(self, payload: InferenceFailed) -> None:
+        self._functions.miss(payload.started)
         self._inferences.fail(payload)
 
     def on_call_started(self, payload: ToolCallStarted) -> None:
@@ -255,6 +268,20 @@ class RunTrace:
     def on_job_degraded(self, payload: LaneDegraded) -> None:
         self._inferences.job_ended(payload.job, payload.reason)
         self._jobs.degrade(payload)
+
+    # --- agentic functions
+
+    def on_frame_entered(self, payload: FrameEntered) -> None:
+        self._functions.enter(payload)
+
+    def on_frame_left(self, payload: FrameLeft) -> None:
+        self._functions.leave(payload)
+
+    def on_recorded(self, payload: StepRecorded) -> None:
+        self._functions.record(payload)
+
+    def on_call_opened(self, payload: CallOpened) -> None:
+        self._functions.ask(payload)
 
     # --- stages
 
@@ -390,6 +417,10 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunTrace, Any], None]] = {
     ToolCallStarted: RunTrace.on_call_started,
     ToolCallCompleted: RunTrace.on_call_completed,
     MessageReceived: RunTrace.on_message,
+    FrameEntered: RunTrace.on_frame_entered,
+    FrameLeft: RunTrace.on_frame_left,
+    StepRecorded: RunTrace.on_recorded,
+    CallOpened: RunTrace.on_call_opened,
     LaneStarted: RunTrace.on_job_started,
     LaneCompleted: RunTrace.on_job_completed,
     LaneDegraded: RunTrace.on_job_degraded,

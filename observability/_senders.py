@@ -7,7 +7,7 @@ it: what they do with it, from retries to certificates, stays theirs.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeAlias, final
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -28,8 +28,8 @@ Post: TypeAlias = Callable[[int, bytes], bool]
 class Sender(Protocol):
     """Sends a batch of spans. It blocks, and is called in a thread of its own."""
 
-    def send(self, spans: Sequence[Span]) -> int:
-        """Send *spans*, and return how many of them were taken."""
+    def send(self, spans: Sequence[Span]) -> Iterator[int]:
+        """Send *spans*, and yield after each request how many of them were taken."""
         ...
 
     def shutdown(self) -> None:
@@ -50,10 +50,10 @@ class Readables:
         self._exporter = exporter
         self._resource = resource
 
-    def send(self, spans: Sequence[Span]) -> int:
+    def send(self, spans: Sequence[Span]) -> Iterator[int]:
         """Send *spans* as the SDK knows them."""
         batch = [readable(span, self._resource) for span in spans]
-        return len(spans) if self._exporter.export(batch) is SpanExportResult.SUCCESS else 0
+        yield len(spans) if self._exporter.export(batch) is SpanExportResult.SUCCESS else 0
 
     def shutdown(self) -> None:
         """Close the exporter."""
@@ -75,10 +75,10 @@ class Requests:
         self._writer = SpanWriter({name: str(value) for name, value in resource.attributes.items()})
         self._post = post
 
-    def send(self, spans: Sequence[Span]) -> int:
+    def send(self, spans: Sequence[Span]) -> Iterator[int]:
         """Send *spans*, in as many requests as it takes."""
-        requests = self._writer.requests(spans, MOST_REQUEST_BYTES)
-        return sum(count for count, body in requests if self._post(count, body))
+        for count, body in self._writer.requests(spans, MOST_REQUEST_BYTES):
+            yield count if self._post(count, body) else 0
 
     def shutdown(self) -> None:
         """Close the exporter."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import final
 
 from shoal.observability import names
@@ -25,6 +26,8 @@ class ToolCalls:
         self._heard = heard
         self._made: tuple[int, tuple[CallMade, ...]] = (0, ())
         """The newest reply of a stage: its seq, and its calls."""
+        self._below: dict[int, _Below] = {}
+        """Replies in calls of agentic functions whose tools have not all ended, by seq."""
         self._open: dict[tuple[int, int], Open] = {}
         self.in_stage = 0
         self.in_run = 0
@@ -33,6 +36,10 @@ class ToolCalls:
         """Take note of the calls that the reply *seq* makes."""
         if reply.purpose == "stage":
             self._made = (seq, reply.calls)
+
+    def below(self, seq: int, calls: tuple[CallMade, ...], span: Open, heard: Heard | None) -> None:
+        """Have the calls of the reply *seq* hang below *span*, and their results told to *heard*."""
+        self._below[seq] = _Below(calls, span, heard, len(calls))
 
     def start(self, payload: ToolCallStarted) -> None:
         """Open the span of a call."""
@@ -51,10 +58,13 @@ class ToolCalls:
         }
         if place.content is not None and made is not None:
             attributes[names.TOOL_ARGUMENTS] = content(made.arguments, place.content)
-        return place.open(names.tool_span(name), place.here.span_id, attributes)
+        below = self._below.get(source)
+        above = place.here if below is None else below.span
+        return place.open(names.tool_span(name), above.span_id, attributes)
 
     def _call(self, source: int, index: int) -> CallMade | None:
-        seq, calls = self._made
+        below = self._below.get(source)
+        seq, calls = self._made if below is None else (source, below.calls)
         return calls[index] if seq == source and index < len(calls) else None
 
     def complete(self, payload: ToolCallCompleted) -> None:
@@ -67,8 +77,9 @@ class ToolCalls:
         made[names.RESULT_BYTES] = len(payload.text)
         if place.content is not None:
             made[names.TOOL_RESULT] = content(payload.text, place.content)
-        if self._heard is not None:
-            self._heard.answer(call_id(*key), payload.text)
+        heard = self._heard_of(payload.source)
+        if heard is not None:
+            heard.answer(call_id(*key), payload.text)
         if payload.gate:
             made[names.GATE] = payload.gate
             place.close(span, "stopped", payload.gate, f"stopped at the {payload.gate} gate")
@@ -79,6 +90,16 @@ class ToolCalls:
             place.close(span, "failed", "tool_error", "the tool answered with an error")
         else:
             place.close(span, "complete")
+
+    def _heard_of(self, source: int) -> Heard | None:
+        """Return who is told a result of the reply *source*; the last one makes it forgotten."""
+        below = self._below.get(source)
+        if below is None:
+            return self._heard
+        below.left -= 1
+        if not below.left:
+            del self._below[source]
+        return below.heard
 
     def span_of(self, source: int, index: int) -> Open | None:
         """Return the span of a call that is under way; `None` for none."""
@@ -103,3 +124,21 @@ class ToolCalls:
     def unfinished(self) -> list[Span]:
         """Return what is under way as if it ended now."""
         return [span.finished(self._place, UNFINISHED) for span in self._open.values()]
+
+
+@final
+@dataclass(slots=True)
+class _Below:
+    """A reply in a call of an agentic function.
+
+    Args:
+        calls: The tools that it calls.
+        span: The span of the function.
+        heard: Who is told the results; `None` where content is not captured.
+        left: How many of the calls have not ended.
+    """
+
+    calls: tuple[CallMade, ...]
+    span: Open
+    heard: Heard | None
+    left: int

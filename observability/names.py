@@ -28,6 +28,11 @@ def stage_span(stage: str) -> str:
     return f"stage {stage}"
 
 
+def function_span(function: str) -> str:
+    """Return the name of the span of one call of an agentic function."""
+    return f"function {function}"
+
+
 def chat_span(model: str) -> str:
     """Return the name of the span of one inference."""
     return f"chat {model}"
@@ -138,6 +143,13 @@ STAGE_OUTPUT: Final = "shoal.tokens.output"
 STAGE_CACHE_READ: Final = "shoal.tokens.cache_read"
 STAGE_CACHE_WRITE: Final = "shoal.tokens.cache_write"
 GATE: Final = "shoal.gate"
+FUNCTION: Final = "shoal.function"
+EXPOSE: Final = "shoal.function.expose"
+STEP: Final = "shoal.function.step"
+FUNCTION_INPUT: Final = "shoal.function.input"
+"""Only where content is captured."""
+FUNCTION_OUTPUT: Final = "shoal.function.output"
+"""Only where content is captured."""
 RESULT_BYTES: Final = "shoal.result.bytes"
 CHILD: Final = "shoal.child"
 CHILDREN: Final = "shoal.children"
@@ -206,6 +218,7 @@ LINK_KIND: Final = "shoal.link.kind"
 # --- events in spans
 
 E_RETRY: Final = "shoal.retry"
+E_STEP: Final = "shoal.step"
 E_NUDGE: Final = "shoal.nudge"
 E_GATE_BLOCKED: Final = "shoal.gate_blocked"
 E_MODEL_CHANGED: Final = "shoal.model_changed"

@@ -117,8 +117,7 @@ class SseDecoder:
             if sum(map(len, bare)) + _BARE_FRAME * len(bare) == len(body):
                 self._at_start = False
                 return [Event(data) for data in bare]
-        events = [self._event(block) for block in body[:-2].split(b"\n\n")]
-        return [event for event in events if event is not None]
+        return [event for block in body[:-2].split(b"\n\n") for event in self._events(block)]
 
     def _named(self, name: bytes) -> str:
         known = self._names.get(name)
@@ -132,16 +131,21 @@ class SseDecoder:
         """Say whether what is held ends with a line."""
         return next((part[-1:] == b"\n" for part in reversed(self._block) if part), False)
 
-    def _event(self, block: bytes) -> Event | None:
-        """Return the event that the lines of *block* are; `None` where they have no data."""
+    def _events(self, block: bytes) -> list[Event]:
+        """Return the event that the lines of *block* are; none where they have no data.
+
+        Where a third line end follows two, the block ends with an empty line, which ends its event too.
+        """
         self._held_bytes = 0
         if self._at_start:
             self._at_start = False
             block = block.removeprefix(_BOM)
+        events: list[Event | None] = []
         for line in block.split(b"\n"):
             self._hold(len(line))
-            self._take(line)
-        return self._dispatch()
+            events.append(self._take(line))
+        events.append(self._dispatch())
+        return [event for event in events if event is not None]
 
     def _feed_lines(self, data: bytes) -> list[Event]:
         if self._after_cr and data:

@@ -5,9 +5,13 @@ door `shoal.Swarm` resolves those.
 """
 
 from shoal.runtime._accounts import account_of
+from shoal.runtime._agentic import Context, Ended, Spawned
 from shoal.runtime._attachment import Attachable, Attachment, SeedValue
+from shoal.runtime._call_prompt import newest_prompt
 from shoal.runtime._change import made_of
 from shoal.runtime._clock import Clock, virtual
+from shoal.runtime._contracts import Contract, Decision, Deliverable, PassedTo
+from shoal.runtime._function import AgenticCall, AgenticFunction, agentic
 from shoal.runtime._handle import Outcome, Run, checked
 from shoal.runtime._lanes import WIDTHS, JobFailed
 from shoal.runtime._ledger import (
@@ -26,6 +30,7 @@ from shoal.runtime._orders import GivenTool, SpawnRequest
 from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._pools import Pool, Pools, PoolStatistics
 from shoal.runtime._program import Program, recorded
+from shoal.runtime._secrets import LEAST_CHARS as LEAST_SECRET_CHARS
 from shoal.runtime._state import RunState, fold
 from shoal.runtime._statistics import LaneStatistics, SwarmStatistics, said_of, statistics_from
 from shoal.runtime._swarm import Swarm
@@ -58,14 +63,22 @@ from shoal.runtime.tools import (
 
 __all__ = [
     "BUILT_IN",
+    "LEAST_SECRET_CHARS",
     "WIDTHS",
+    "AgenticCall",
+    "AgenticFunction",
     "Attachable",
     "Attachment",
     "BudgetGiven",
     "Clock",
     "Components",
+    "Context",
     "ContextComponent",
+    "Contract",
+    "Decision",
+    "Deliverable",
     "Effects",
+    "Ended",
     "Event",
     "FolderMemory",
     "FunctionTool",
@@ -84,6 +97,7 @@ __all__ = [
     "Observer",
     "Outcome",
     "PartStored",
+    "PassedTo",
     "Permissions",
     "Pool",
     "PoolStatistics",
@@ -98,6 +112,7 @@ __all__ = [
     "RunState",
     "SeedValue",
     "SpawnRequest",
+    "Spawned",
     "SqliteJournal",
     "SqliteReader",
     "StageRow",
@@ -111,11 +126,13 @@ __all__ = [
     "TransitionRow",
     "account_of",
     "agent",
+    "agentic",
     "asked_below",
     "checked",
     "fold",
     "ledger_of",
     "made_of",
+    "newest_prompt",
     "plain_usage",
     "questions_of",
     "recorded",

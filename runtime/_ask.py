@@ -46,7 +46,7 @@ async def exchanged(live: Live, serving: Serving, request: Request, purpose: Pur
         breaker.give_back()  # cancelled, or a bug: either says nothing about the provider
         raise
     breaker.record(None)
-    return completed
+    return host.secrets.in_reply(completed)
 
 
 def _retried(live: Live, purpose: Purpose, started: int, attempt: int, error: ProviderError, delay_s: float) -> None:

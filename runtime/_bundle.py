@@ -23,13 +23,30 @@ FORMAT = 1
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a function is, as `module:name`, and the digest of its source."""
+
+    qualname: str
+    digest: str
+
+
+@final
 @dataclass(frozen=True, slots=True, eq=False)
 class Bundle:
-    """A blueprint, the bundles of its workers by the name under which its stages call them, and the tools it ships."""
+    """Everything that a run may still need of files.
+
+    Args:
+        blueprint: The blueprint.
+        workers: The bundles of its workers, by the name under which its stages call them.
+        tools: The tools it ships.
+        function: The agentic function that a run of it is; `None` for one that walks its stages.
+    """
 
     blueprint: Blueprint
     workers: Mapping[str, Bundle] = field(default_factory=dict["str", "Bundle"])
     tools: tuple[ToolFile, ...] = ()
+    function: Source | None = None
 
 
 def bundle_of(blueprint: Blueprint, load: Callable[[str, Path | None], Blueprint]) -> Bundle:
@@ -109,6 +126,7 @@ def _plain(bundle: Bundle) -> dict[str, Any]:
         "folder": None if folder is None else str(folder),
         "workers": workers,
         **({"shipped": [msgspec.structs.asdict(file) for file in bundle.tools]} if bundle.tools else {}),
+        **({} if bundle.function is None else {"function": asdict(bundle.function)}),
     }
 
 
@@ -132,4 +150,6 @@ def _read(plain: Mapping[str, Any]) -> Bundle:
     folder = plain["folder"]
     blueprint = from_canonical(json.dumps(plain["blueprint"]).encode(), folder=None if folder is None else Path(folder))
     workers = {name: _read(worker) for name, worker in plain["workers"].items()}
-    return Bundle(blueprint, workers, tuple(ToolFile(**file) for file in plain.get("shipped", ())))
+    function = plain.get("function")
+    files = tuple(ToolFile(**file) for file in plain.get("shipped", ()))
+    return Bundle(blueprint, workers, files, None if function is None else Source(**function))

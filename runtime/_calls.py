@@ -81,20 +81,20 @@ async def run_calls(live: Live) -> None:
     to_run: list[tuple[int, Tool, Mapping[str, Any]]] = []
     for index in turn.open_calls:
         call = turn.calls[index]
-        stopped = _vetoed(turn, index) or _over_the_limit(live, index) or _interrupted(live, turn, index, call)
-        if stopped is not None:
-            await _end_leftovers(live, call, stopped)
-            live.emit(stopped)
+        before = _vetoed(turn, index) or _over_the_limit(live, index) or _interrupted(live, turn, index, call)
+        if before is not None:
+            await end_leftovers(live, call, before)
+            live.emit(before)
             continue
         if live.state.parked(index):
             continue
         stage = live.state.stage
         verdict = judge(stage.tools, call.name, str(call.arguments), live.permitted, stage.deferred)
         if verdict.tool is not None and verdict.tool.name == SHELL:
-            verdict = await with_line(verdict, _line_rules(live), live.host.threads)
+            verdict = await with_line(verdict, line_rules(live), live.host.threads)
         if verdict.asks and approved(live, turn, index, verdict) is not True:
             continue
-        gated = _stopped(verdict, turn.seq, index)
+        gated = stopped(verdict, turn.seq, index)
         if gated is not None or verdict.tool is None:
             live.emit(gated or ToolCallCompleted(turn.seq, index, Text.of(verdict.said), is_error=True))
         elif verdict.tool.call is None:
@@ -105,7 +105,7 @@ async def run_calls(live: Live) -> None:
         await _run_all(live, turn, to_run)
 
 
-def _line_rules(live: Live) -> LineRules:
+def line_rules(live: Live) -> LineRules:
     """Return what decides about shell lines of the stage."""
     return live.host.permissions.lines(live.state.stage.stage, live.state.program.blueprint, live.context.workdir)
 
@@ -131,18 +131,24 @@ def _over_the_limit(live: Live, index: int) -> ToolCallCompleted | None:
 def _interrupted(live: Live, turn: Turn, index: int, call: ToolCall) -> ToolCallCompleted | None:
     """Return the result of a call that an earlier process started and that must not simply run again."""
     tool = live.state.stage.tools.get(call.name)
-    if index not in turn.started or (tool is not None and tool.effects.repeatable):
+    return interrupted(tool, turn.seq, index) if index in turn.started else None
+
+
+def interrupted(tool: Tool | None, source: int, index: int) -> ToolCallCompleted | None:
+    """Return the result of a call of *tool* that a dead process was in the middle of; `None` where it may run again."""
+    if tool is not None and tool.effects.repeatable:
         return None
-    return ToolCallCompleted(turn.seq, index, Text.of(_INTERRUPTED), is_error=True, interrupted=True)
+    return ToolCallCompleted(source, index, Text.of(_INTERRUPTED), is_error=True, interrupted=True)
 
 
-async def _end_leftovers(live: Live, call: ToolCall, stopped: ToolCallCompleted) -> None:
+async def end_leftovers(live: Live, call: ToolCall, result: ToolCallCompleted) -> None:
     """End what a shell line of an earlier process still does: the model is to look at what will not change any more."""
-    if stopped.interrupted and tool_name(call.name) == SHELL:
+    if result.interrupted and tool_name(call.name) == SHELL:
         await anyio.to_thread.run_sync(hunt, mark_of(live.run_id), limiter=live.host.threads)
 
 
-def _stopped(verdict: Verdict, source: int, index: int) -> ToolCallCompleted | None:
+def stopped(verdict: Verdict, source: int, index: int) -> ToolCallCompleted | None:
+    """Return the result of a call that a gate stopped; `None` for one that may run."""
     if verdict.gate is None:
         return None
     return ToolCallCompleted(source, index, Text.of(verdict.said), is_error=True, gate=verdict.gate)
@@ -221,14 +227,15 @@ async def _run_all(live: Live, turn: Turn, calls: Sequence[tuple[int, Tool, Mapp
     if live.over:  # ended while its calls were written down: none of them runs
         return
     if len(calls) == 1:
-        await _run_one(live, turn, *calls[0])
+        await run_one(live, turn.seq, *calls[0])
         return
     async with anyio.create_task_group() as tasks:
         for index, tool, args in calls:
-            tasks.start_soon(_run_one, live, turn, index, tool, args)
+            tasks.start_soon(run_one, live, turn.seq, index, tool, args)
 
 
-async def _run_one(live: Live, turn: Turn, index: int, tool: Tool, args: Mapping[str, Any]) -> None:
+async def run_one(live: Live, source: int, index: int, tool: Tool, args: Mapping[str, Any]) -> None:
+    """Run call *index* of the reply *source*, and journal its result."""
     assert tool.call is not None  # the run's own tools are answered elsewhere
     async with live.host.pools.get("tools").slot(live.run_id):
         try:
@@ -239,7 +246,7 @@ async def _run_one(live: Live, turn: Turn, index: int, tool: Tool, args: Mapping
     if not live.over:  # a tool that could not be stopped may come back after the run has ended
         text, parts = kept(live, looked)
         said = looked.result
-        live.emit(ToolCallCompleted(turn.seq, index, text, said.is_error, said.note, parts=parts))
+        live.emit(ToolCallCompleted(source, index, text, said.is_error, said.note, parts=parts))
 
 
 # --- results

@@ -193,6 +193,8 @@ def _serving(host: Host, state: RunState, program: Program) -> Serving:
 def _check(state: RunState, program: Program) -> None:
     """Refuse a program under which what the run did, or is in the middle of, has no meaning."""
     blueprint, was = program.blueprint, state.program.blueprint
+    if state.program.function is not None or program.function is not None:
+        raise _refused(state, "an agentic function goes on with its own source, and no run becomes one")
     if blueprint.name != was.name:
         raise _refused(
             state, f"its blueprint is {was.name!r} and this one is {blueprint.name!r}: spawn that one instead"

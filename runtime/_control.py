@@ -14,8 +14,8 @@ import anyio
 import msgspec
 
 from shoal import errors
+from shoal.errors import ConfigInvalid, RunNotFound, RunOwned, ShoalError
 from shoal.errors import RunEnded as RunIsOver
-from shoal.errors import RunNotFound, RunOwned, ShoalError
 from shoal.providers import Text
 from shoal.runtime._clock import Clock
 from shoal.runtime._edges import end
@@ -244,6 +244,11 @@ async def _written(
             raise _ended(first)
         if any(_moved(hall, live) for live in lives):
             return None
+        if isinstance(command, Send | SetTimer) and first.state.program.function is not None:
+            raise ConfigInvalid(
+                f"run {run_id} is an agentic function, which reads no messages; pass what it needs as an argument, or "
+                "have it look with `ctx.step`"
+            )
         # From here on nothing waits: all of it becomes durable together.
         for live in lives:
             if not live.over:
@@ -265,7 +270,7 @@ def _apply(live: Live, command: Command) -> None:
         case Send(text, sender, region, parts):
             mail(live, text, sender, region, tuple([live.keep(part) for part in parts]))
         case SetTimer(due_at, text, region):
-            live.emit(TimerSet(due_at, Text.of(text), region))
+            live.emit(TimerSet(due_at, live.host.secrets.strike(Text.of(text)), region))
         case Answer(text, question):
             answer(live, text, question)
         case Pause(reason):

@@ -50,7 +50,8 @@ async def look_up(host: Host, program: Program, workdir: Path) -> Found:
     if wanted:
         facts = await anyio.to_thread.run_sync(lambda: {name: lookers[name]() for name in wanted}, limiter=host.threads)
         for name, found in facts.items():
-            events.append(FactsRecorded(name, _kept(definitions, found)))
+            struck = {key: host.secrets.strike_plain(value) for key, value in found.items()}
+            events.append(FactsRecorded(name, _kept(definitions, struck)))
     if host.memory is not None and (MEMORY in used or _remembers(program)):
         events.append(await _remembered(host, definitions))
     return Found(tuple(events), definitions)
@@ -72,7 +73,7 @@ async def _remembered(host: Host, definitions: dict[str, bytes]) -> MemoryLoaded
     memory = host.memory
     assert memory is not None  # the caller looked
     try:
-        held = await memory.resident(MEMORY_TOKENS)
+        held = host.secrets.strike_plain(await memory.resident(MEMORY_TOKENS))
         place = memory.place
     except Exception as exc:  # noqa: BLE001 - a memory that fails takes no run down, whatever it raises
         return MemoryLoaded("raised", _kept(definitions, {}), f"{type(exc).__name__}: {exc}")

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Generic, TypeVar, final
+from typing import Any, Generic, TypeVar, final
 
 import anyio
 from msgspec.structs import replace
@@ -24,6 +24,7 @@ from shoal.blueprints import (
     ChildSupervision,
     Lanes,
     ModelSettings,
+    Stage,
     load,
     refuse_unusable,
     resolve,
@@ -46,6 +47,7 @@ from shoal.runtime._change import change
 from shoal.runtime._clock import Clock
 from shoal.runtime._control import Cancel, Command, Pause, Reach, Resume, steer
 from shoal.runtime._fork import plan_fork
+from shoal.runtime._function import AgenticCall, AgenticFunction, find
 from shoal.runtime._host import ChildRequest, Serving, Traced
 from shoal.runtime._keeper import Keeper
 from shoal.runtime._keys import Keys
@@ -58,7 +60,9 @@ from shoal.runtime._pools import Pools
 from shoal.runtime._program import Program, recorded, shipped_names, warn_of_schemas
 from shoal.runtime._resuming import open_runs
 from shoal.runtime._run import Begun, RunActor
+from shoal.runtime._running import entered
 from shoal.runtime._script_tools import signature
+from shoal.runtime._secrets import Secrets
 from shoal.runtime._seed_files import OWN_FOLDER
 from shoal.runtime._seeds import callers_of
 from shoal.runtime._serving import Servants
@@ -67,12 +71,13 @@ from shoal.runtime._spawn import Birth, Drafting, conceive, give_birth, part_of
 from shoal.runtime._standings import Standing, Standings
 from shoal.runtime._state import RunState
 from shoal.runtime._transforms import as_seeds, carried
-from shoal.runtime.context import SHIPPED, Components
+from shoal.runtime.context import AGENTIC, SHIPPED, Components
 from shoal.runtime.events import (
     BudgetReached,
     ChildEnded,
     ChildSpawned,
     Event,
+    FrameEntered,
     Lane,
     RestartRule,
     RunEnded,
@@ -146,6 +151,7 @@ class Hall:
     ) -> None:
         self.lane_defaults = lanes or Lanes()
         self.traced: Traced | None = None
+        self.secrets = Secrets()
         """Says which span a request belongs to; `None` where nobody is to know."""
         self.components = SHIPPED if components is None else components
         self.memory = memory
@@ -167,6 +173,8 @@ class Hall:
         )
         self.sandbox = Sandbox(limits.scripts, threads=self.threads, trusted=scripts)
         self.connections = Connections(mcp)
+        self.functions: dict[str, AgenticFunction[..., Any]] = {}
+        """Agentic functions that were given in code, by qualified name; others are imported."""
         self.standings = Standings()
         self.keys = Keys(journal, clock)
         self.keeper = Keeper(
@@ -278,6 +286,13 @@ class Hall:
                 f"{bundle.blueprint.name!r} wants the component {missing[0]!r} in its prompts, and this swarm has none"
                 f" of that name; {hint}"
             )
+        used = self.components.used(bundle.blueprint.components)
+        odd = [each.name for each in used if each.layer == "L2"]
+        if odd and bundle.function is None:
+            raise SpawnRefused(
+                f"{bundle.blueprint.name!r} wants the component {odd[0]!r} in its prompts, which stands in calls of "
+                "agentic functions only; take it out"
+            )
         program = Program(bundle, tools, connected, self.components)
         warn_of_schemas((*connected, *(tool for tool, _ in program.shipped)))
         return program
@@ -294,6 +309,34 @@ class Hall:
     def _adopt(self, blueprint: Blueprint) -> Bundle:
         refuse_unusable(blueprint)
         return bundle_of(blueprint, self._load)
+
+    def enlist(self, function: AgenticFunction[..., Any]) -> Bundle:
+        """Take note of *function*, and return what a run of it is made of."""
+        source = function.source
+        self.functions[source.qualname] = function
+        known = [each.name for each in self.components]
+        used = tuple([name for name in known if name in AGENTIC or name not in SHIPPED])
+        key = (source, function.name, function.job, used)
+        return self._adopted.get(key, lambda: Bundle(_blueprint_of(function, used), function=source))
+
+    def function(self, qualname: str) -> AgenticFunction[..., Any]:
+        """Return the agentic function of a qualified name: as it was given in code, else imported.
+
+        Raises:
+            DefinitionMissing: It cannot be had.
+        """
+        return self.functions.get(qualname) or find(qualname)
+
+    def check_function(self, program: Program) -> None:
+        """See that the agentic function that a run of *program* is, if it is one, is here; a changed one is named.
+
+        Raises:
+            DefinitionMissing: It is not; it is named.
+        """
+        was = program.function
+        if was is not None and self.function(was.qualname).source.digest != was.digest:
+            said = f"the agentic function {was.qualname!r} is not what it was when the run began"
+            warnings.warn(said, RuntimeWarning, stacklevel=3)
 
     def defined(self, digest: str, tools: Sequence[Tool] = ()) -> Program:
         """Return what the journal holds under *digest*, made ready to run.
@@ -407,6 +450,9 @@ class Hall:
             SpawnRefused, NotBuiltYet: It cannot go on with that; nothing was journaled.
             JournalFailed: The journal cannot be written.
         """
+        at_home = self.keeper.made_of.get(run_id)
+        if at_home is not None and at_home.function is not None:  # it is never laid down while it waits
+            raise SpawnRefused(f"run {run_id} is an agentic function, which goes on with its own source; spawn another")
         async with self.keeper.laid_down(run_id):
             await self.journal.barrier()
             drafting, kept = Drafting(), self.keeper.made_of.get(run_id)
@@ -664,7 +710,7 @@ class Hall:
             min(levels for levels in allowed if levels is not None),
             wanted.item,
             wanted.waited,
-            made.unattended,
+            made.unattended or isinstance(wanted.blueprint, AgenticCall),
             None,
             made.model,
             live.context.hidden_dir,
@@ -674,6 +720,7 @@ class Hall:
             carried=carried_over,
             budgets=() if wanted.detached else made.budgets,
             restarts=_rule_of(live.state.stage.stage.supervision) if wanted.source else None,
+            entered=_entered(wanted.blueprint),
         )
         spawned = ChildSpawned(
             run_id,
@@ -684,7 +731,13 @@ class Hall:
             wanted.waited,
             wanted.detached,
         )
-        await self.begin(birth, lambda: live.emit(spawned))
+
+        def announce() -> None:
+            if wanted.step is not None:
+                live.emit(wanted.step)
+            live.emit(spawned)
+
+        await self.begin(birth, announce)
         return run_id
 
     async def _parent(self, run_id: str) -> Live:
@@ -708,6 +761,8 @@ class Hall:
         return await self.program(bundle, (*wanted.tools, *self._passed_on(live.run_id, bundle, wanted.tools)))
 
     def _child_bundle(self, live: Live, wanted: ChildRequest) -> Bundle:
+        if isinstance(wanted.blueprint, AgenticCall):
+            return self.enlist(wanted.blueprint.function)
         if isinstance(wanted.blueprint, Blueprint):
             return self.adopt(wanted.blueprint)
         given = live.state.program.bundle.workers.get(str(wanted.blueprint))
@@ -806,7 +861,20 @@ class Hall:
         await self.keeper.stop(run_id)
 
 
-def _called(blueprint: str | Path | Blueprint) -> str:
+def _blueprint_of(function: AgenticFunction[..., Any], components: tuple[str, ...]) -> Blueprint:
+    """Return the blueprint that stands for *function*: one stage, which the function walks in its place."""
+    return Blueprint(
+        function.name, (Stage(function.name, transitions=()),), description=function.job, components=components
+    )
+
+
+def _entered(blueprint: str | Path | Blueprint | AgenticCall[Any]) -> FrameEntered | None:
+    return entered(blueprint.function, blueprint.arguments) if isinstance(blueprint, AgenticCall) else None
+
+
+def _called(blueprint: str | Path | Blueprint | AgenticCall[Any]) -> str:
+    if isinstance(blueprint, AgenticCall):
+        return blueprint.function.name
     return blueprint.name if isinstance(blueprint, Blueprint) else str(blueprint)
 
 

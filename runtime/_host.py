@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, final
 
 import anyio
 
@@ -18,7 +18,7 @@ from shoal.runtime._attachment import SeedValue
 from shoal.runtime._clock import Clock
 from shoal.runtime._limits import Limits
 from shoal.runtime._pools import Pools
-from shoal.runtime.events import ChildEnded, Lane
+from shoal.runtime.events import ChildEnded, Lane, StepRecorded
 from shoal.runtime.journal import Journal
 from shoal.runtime.scripts import Sandbox
 from shoal.runtime.tools import Memory, Permissions, Shell, Tool
@@ -26,7 +26,10 @@ from shoal.runtime.tools import Memory, Permissions, Shell, Tool
 if TYPE_CHECKING:
     from shoal.runtime._budget import Purses
     from shoal.runtime._control import Command
+    from shoal.runtime._function import AgenticCall, AgenticFunction
     from shoal.runtime._lanes import Job
+    from shoal.runtime._live import Live
+    from shoal.runtime._secrets import Secrets
 
 
 @final
@@ -65,9 +68,10 @@ class ChildRequest:
         output_format: How its answer is to be written; `None` for what its blueprint says.
         output_instructions: What its answer is to look like; `None` for what its blueprint says.
         tools: Functions that it may call.
+        step: Journaled together with its birth; `None` for nothing.
     """
 
-    blueprint: str | Path | Blueprint
+    blueprint: str | Path | Blueprint | AgenticCall[Any]
     task: str | None
     seeds: Mapping[str, SeedValue]
     item: str | None = None
@@ -82,6 +86,7 @@ class ChildRequest:
     output_format: str | None = None
     output_instructions: str | None = None
     tools: Sequence[Tool] = ()
+    step: StepRecorded | None = None
 
 
 Traced: TypeAlias = Callable[[str, str, int, str], Trace | None]
@@ -104,6 +109,7 @@ class Host(Protocol):
     memory: Memory | None
     lane_defaults: Lanes
     traced: Traced | None
+    secrets: Secrets
 
     def serving(self, model: ModelSettings | None, override: str | None) -> Sequence[Serving]:
         """Return who may serve a stage with these settings, best first; *override* (`provider:model`) wins over all.
@@ -151,6 +157,18 @@ class Host(Protocol):
         Raises:
             JournalFailed: Its journal cannot be written.
         """
+        ...
+
+    def function(self, qualname: str) -> AgenticFunction[..., Any]:
+        """Return the agentic function of a qualified name.
+
+        Raises:
+            DefinitionMissing: It is not here.
+        """
+        ...
+
+    def moved(self, live: Live) -> None:
+        """Take note that a run waits, or is over."""
         ...
 
     async def command(self, run_id: str, command: Command, done: Callable[[], None] | None = None) -> None:

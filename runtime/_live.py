@@ -76,6 +76,7 @@ class Live:
     __slots__ = (
         "_context",
         "_journal",
+        "_moved",
         "_permitted",
         "_serving",
         "_settled",
@@ -119,6 +120,7 @@ class Live:
         """Since when it has only had to wait, in monotonic seconds; `None` while it is at work."""
         self._serving: tuple[tuple[str, str, int], Serving] | None = None
         self._settled: anyio.Event | None = None
+        self._moved: anyio.Event | None = None
         self._context: ToolContext | None = None
         self._permitted: tuple[StageProgram, Mapping[str, Permission]] | None = None
 
@@ -228,7 +230,19 @@ class Live:
         """
         await self.host.journal.barrier()
 
-    # --- waiting for jobs
+    # --- waiting
+
+    def pulse(self) -> None:
+        """Tell whoever waits that somebody steered this run, or told it something."""
+        if self._moved is not None:
+            self._moved.set()
+            self._moved = None
+
+    async def next_move(self) -> None:
+        """Return once somebody steers this run, or tells it something."""
+        if self._moved is None:
+            self._moved = anyio.Event()
+        await self._moved.wait()
 
     def settled(self) -> None:
         """Tell whoever waits that a job of this run came to an end."""

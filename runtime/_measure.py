@@ -50,7 +50,7 @@ async def count_with(live: Live, serving: Serving) -> None:
         live.state.view.counter = await anyio.to_thread.run_sync(counter, name, limiter=live.host.threads)
 
 
-async def measure(live: Live, serving: Serving, request: Request, size: Size, *, job: int = 0) -> int:
+async def measure(live: Live, serving: Serving, request: Request, size: Size, *, job: int = 0, call: int = 0) -> int:
     """Have the provider count *request* where estimate and reply reach half the window; learn from the count.
 
     Args:
@@ -59,6 +59,7 @@ async def measure(live: Live, serving: Serving, request: Request, size: Size, *,
         request: The request.
         size: What it is estimated at.
         job: Id of the lane job that asks; 0 for none.
+        call: The call of an agentic function that asks, as seq of its `CallOpened`; 0 for none.
 
     Returns:
         By how many tokens it and its reply pass the window, as counted, or as estimated where nobody counts better; 0
@@ -78,5 +79,5 @@ async def measure(live: Live, serving: Serving, request: Request, size: Size, *,
         return max(0, estimated - window)
     if counted.how == ESTIMATE or live.over:
         return max(0, estimated - window)
-    live.emit(TokensMeasured(request.model, counted.tokens, counted.how, size.regions, size.base, job))
+    live.emit(TokensMeasured(request.model, counted.tokens, counted.how, size.regions, size.base, job, call))
     return max(0, counted.tokens + request.max_tokens - window)

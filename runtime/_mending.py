@@ -56,7 +56,16 @@ async def cancel_strays(hall: Steered, state: RunState) -> None:
 
 
 def own_up(live: Live, damage: JournalDamaged) -> None:
-    """Tell the run that its record was damaged; the calls that it had open count as begun."""
+    """Tell the run that its record was damaged; the calls that it had open count as begun.
+
+    An agentic function, which reads no messages, is not told: its models are, of each call whose effect is unknown.
+    """
+    for made in tuple(live.state.frames.replies.values()):
+        for index in made.open_calls:
+            if index not in made.started:
+                live.emit(ToolCallStarted(made.seq, index))
+    if live.state.program.function is not None:
+        return
     turn = live.state.turn
     if turn is not None:
         for index in turn.open_calls:

@@ -6,12 +6,16 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from shoal.blueprints import Blueprint
+from shoal.errors import SpawnRefused
 from shoal.runtime._attachment import SeedValue
 from shoal.runtime.events import BudgetGiven
 from shoal.runtime.tools import FunctionTool, Tool
+
+if TYPE_CHECKING:
+    from shoal.runtime._function import AgenticCall
 
 GivenTool: TypeAlias = Tool | FunctionTool[..., Any] | Callable[..., Awaitable[Any]]
 """A function that a run may call: a typed async function, what `shoal.tool` makes of one, or a `Tool`."""
@@ -23,7 +27,7 @@ class SpawnRequest:
     """One run to start, for `Swarm.spawn_many`.
 
     Args:
-        blueprint: A name of the library, a path, or a `Blueprint`.
+        blueprint: A name of the library, a path, a `Blueprint`, or an agentic function with its arguments (`bound`).
         task: Its task; `None` for none.
         seeds: Values by name for the regions that take a caller's value. The run sees nothing else of its caller.
         tools: Functions that it may call; stages that list them see them, and all stages do if none lists them.
@@ -39,7 +43,7 @@ class SpawnRequest:
         returns: The type that the answer is to have, anything pydantic can validate; `None` for text.
     """
 
-    blueprint: str | Path | Blueprint
+    blueprint: str | Path | Blueprint | AgenticCall[Any]
     _: KW_ONLY
     task: str | None = None
     seeds: Mapping[str, SeedValue] = field(default_factory=dict[str, SeedValue])
@@ -54,6 +58,27 @@ class SpawnRequest:
     output_instructions: str | None = None
     budget: BudgetGiven | None = None
     returns: type[Any] | None = None
+
+
+def check_call(wanted: SpawnRequest, function: str) -> None:
+    """Refuse what a spawn says of an agentic *function* that the function says itself.
+
+    Raises:
+        SpawnRefused: It is named.
+    """
+    said = {
+        "task": wanted.task,
+        "seeds": wanted.seeds,
+        "tools": wanted.tools,
+        "returns": wanted.returns,
+        "output_format": wanted.output_format,
+        "output_instructions": wanted.output_instructions,
+    }
+    odd = next((name for name, value in said.items() if value), None)
+    if odd is not None:
+        raise SpawnRefused(
+            f"{function!r} is an agentic function, of which a spawn says no `{odd}`; give it what it needs in `bound`"
+        )
 
 
 def schema_of(returns: type[Any]) -> str:

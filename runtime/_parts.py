@@ -37,7 +37,7 @@ class Looked(msgspec.Struct, frozen=True):
 
 async def looked_at(host: Host, tool: str, result: ToolResult) -> Looked:
     """Return *result*, which the tool called *tool* gave, with its parts looked at; nothing is kept yet."""
-    limits = host.limits
+    limits, result = host.limits, host.secrets.in_result(result)
     long = result.text.size > limits.result_bytes
     brought = (*result.parts, *([Attachment(_bytes(result.text), f"{tool}-result.txt")] if long else []))
     if not brought:

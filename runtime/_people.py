@@ -283,7 +283,7 @@ def answer(live: Live, text: str, seq: int | None) -> None:
     question = found[0]
     said = accepted(question, text)
     asked = live.state.questions[question.seq]
-    live.emit(QuestionAnswered(question.seq, Text.of(said)))
+    live.emit(QuestionAnswered(question.seq, live.host.secrets.strike(Text.of(said))))
     scope = _SCOPES.get(said)
     if question.about == "approval" and scope is not None:
         live.emit(GrantGiven(asked.keys, scope, question.stage))
@@ -318,9 +318,9 @@ def mail(live: Live, text: str, sender: str, region: str | None, parts: tuple[in
     """Give a run a message: the next word of a stage that talks, or mail for its next request."""
     talking = open_talk(live.state)
     if talking is not None and region is None:
-        live.emit(QuestionAnswered(talking, Text.of(text), parts=parts))
+        live.emit(QuestionAnswered(talking, live.host.secrets.strike(Text.of(text)), parts=parts))
     else:
-        live.emit(MessageReceived(Text.of(text), sender, region, parts))
+        live.emit(MessageReceived(live.host.secrets.strike(Text.of(text)), sender, region, parts))
 
 
 def expire(live: Live) -> None:

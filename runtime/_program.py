@@ -110,6 +110,8 @@ class Program:
         blueprint = bundle.blueprint
         self.bundle = bundle
         self.blueprint = blueprint
+        self.function = bundle.function
+        """The agentic function that a run of it is; `None` for one that walks its stages."""
         self.given = tuple(given)
         self.connected = tuple(connected)
         self.definition = definition_of(bundle, (*self.given, *self.connected))

@@ -50,6 +50,7 @@ def _defined(hall: Hall, run_id: str, given: Sequence[Tool]) -> Program:
     made = made_of(hall.journal, run_id)
     program = hall.defined(made.definition, given)
     hall.check_functions(made, given)
+    hall.check_function(program)
     return program
 
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol, cast, final
 
 from shoal.actors import Actor, Ignore, Reason
 from shoal.errors import JournalDamaged, JournalFailed
+from shoal.runtime._agentic import run_function
 from shoal.runtime._calls import run_calls, write_results
 from shoal.runtime._edges import ask_again, end, enter_next, finish, hold, leave
 from shoal.runtime._fan_out import advance_fan_out
@@ -35,6 +36,7 @@ from shoal.runtime._walk import (
     Route,
     RunCalls,
     RunFanOut,
+    RunFunction,
     RunHook,
     Wait,
     WaitForJobs,
@@ -221,6 +223,7 @@ class RunActor(Actor):
                 live.emit(ended)
 
     def _wake(self) -> None:
+        self.live.pulse()
         if not self._going:
             self._going = True
             self.live.idle_since = None
@@ -293,6 +296,8 @@ async def perform(live: Live, action: Action) -> bool:
     match action:
         case Infer():
             await infer(live)
+        case RunFunction():
+            await run_function(live)
         case RunCalls():
             await run_calls(live)
         case WriteResults():

@@ -339,7 +339,7 @@ async def _refreshed(live: Live, job_id: int, started: LaneStarted, settings: La
         return
     if region.kind == "checklist":
         resolved = in_text(resolved, refuses=False)
-    resolved = with_parts(live, resolved)
+    resolved = with_parts(live, live.host.secrets.in_seed(resolved))
     blocks, keys = await vetted_blocks(live, resolved.region, resolved.blocks)
     if not _wanted(live, job_id):
         return

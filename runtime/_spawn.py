@@ -29,7 +29,7 @@ from shoal.runtime._tooling import tool_context
 from shoal.runtime._transforms import Carried
 from shoal.runtime._unbuilt import refuse_unbuilt
 from shoal.runtime.context import Draft, SeedResolved, estimate, resolve, said_by
-from shoal.runtime.events import BudgetGiven, Event, RestartRule, RunSpawned, ToolSource
+from shoal.runtime.events import BudgetGiven, Event, FrameEntered, RestartRule, RunSpawned, ToolSource
 from shoal.runtime.journal import Journal
 from shoal.runtime.scripts import Script
 
@@ -65,6 +65,7 @@ class Birth:
         budgets: The runs above it whose budgets it is under.
         budget: Limits in place of its blueprint's; `None` for none.
         restarts: How often it may crash, beside the rule for all runs; `None` for no such limit.
+        entered: How its agentic function is called; `None` where it walks the stages of a blueprint.
     """
 
     run_id: str
@@ -92,6 +93,7 @@ class Birth:
     budgets: tuple[str, ...] = ()
     budget: BudgetGiven | None = None
     restarts: RestartRule | None = None
+    entered: FrameEntered | None = None
 
 
 @final
@@ -160,7 +162,7 @@ async def conceive(host: Host, birth: Birth) -> Born:
     workdir = _folder(birth.workdir)
     given_by_caller = await _given(host, birth)
     caller = {name: value.shown for name, value in given_by_caller.items()}
-    task = None if birth.task is None else Text.of(birth.task)
+    task = None if birth.task is None else host.secrets.strike(Text.of(birth.task))
     given = caller if task is None else {**caller, "task": task}
     check_callers(program.regions, program.blueprint.name, given)
     check_serving(host, program, birth.model, birth.budgets, birth.budget)
@@ -196,7 +198,8 @@ async def conceive(host: Host, birth: Birth) -> Born:
     found = await look_up(host, program, workdir)
     scripts = dict(await own_scripts(program.blueprint, host.sandbox, host.threads))
     await check_tools(program.tool_scripts, host.sandbox)
-    resolved = await _seeded(host, birth, spawned, entry, given_by_caller)
+    seeded = await _seeded(host, birth, spawned, entry, given_by_caller)
+    resolved = tuple([host.secrets.in_seed(each) for each in seeded])
     scripts |= {seed.script.path: seed.script for seed in resolved if seed.script is not None}
     spawned = msgspec.structs.replace(spawned, scripts=tuple((path, script.digest) for path, script in scripts.items()))
     drafting = Drafting()
@@ -208,6 +211,9 @@ async def conceive(host: Host, birth: Birth) -> Born:
     )
     # Worked out on a state of its own first: what is refused here leaves no trace in the journal.
     events = await _first_events(host, state, spawned, entry, (*resolved, *birth.carried), drafting, scripts, found)
+    if birth.entered is not None:
+        events.append(Event(birth.run_id, state.seq + 1, host.clock.stamp(), birth.entered))
+        state.apply(events[-1])
     definitions = {script.digest: script.source.encode() for script in scripts.values()}
     return Born(state, tuple(events), {**definitions, **found.definitions}, drafting.parts)
 
@@ -236,9 +242,11 @@ async def _given(host: Host, birth: Birth) -> Mapping[str, Given]:
         SpawnRefused: One is of no use.
     """
     try:
-        return {name: await given(value, host.limits.part_bytes, host.threads) for name, value in birth.seeds.items()}
+        made = {name: await given(value, host.limits.part_bytes, host.threads) for name, value in birth.seeds.items()}
     except (ConfigInvalid, PartRefused) as refused:
         raise SpawnRefused(f"a seed of {birth.program.blueprint.name!r} cannot be taken: {refused}") from refused
+    strike = host.secrets.strike
+    return {name: msgspec.structs.replace(value, text=strike(value.text)) for name, value in made.items()}
 
 
 async def _seeded(

@@ -21,6 +21,7 @@ from shoal.blueprints import Budget, tool_name
 from shoal.errors import DefinitionMissing
 from shoal.providers import EMPTY, Message, ProviderState, Text, Usage
 from shoal.runtime._failures import first_paragraph
+from shoal.runtime._frames import Frames
 from shoal.runtime._output_spec import OutputAsked
 from shoal.runtime._program import Program, StageProgram, loadable, loaded, recorded, with_own
 from shoal.runtime._repetition import Repeats
@@ -75,10 +76,13 @@ from shoal.runtime.events import (
     BlueprintChanged,
     BudgetGiven,
     BudgetReached,
+    CallOpened,
     ChildEnded,
     ChildSpawned,
     Event,
     FactsRecorded,
+    FrameEntered,
+    FrameLeft,
     GateBlocked,
     GateForced,
     GrantGiven,
@@ -107,6 +111,7 @@ from shoal.runtime.events import (
     ScriptFailed,
     StageEntered,
     StageLeft,
+    StepRecorded,
     TimerFired,
     TimerSet,
     TokensMeasured,
@@ -168,6 +173,7 @@ class RunState:
         "facts",
         "failure",
         "flags",
+        "frames",
         "grants",
         "hooks_at_end",
         "in_vain",
@@ -262,6 +268,8 @@ class RunState:
         self.inbox: list[tuple[int, MessageReceived]] = []
         self.children: dict[str, Child] = {}
         self.jobs: dict[int, Job] = {}
+        self.frames = Frames()
+        """What its agentic functions did; empty where it walks the stages of a blueprint."""
         self.questions: dict[int, QuestionAsked] = {}
         """Questions that wait for a person, by seq."""
         self.timers: dict[int, TimerSet] = {}
@@ -365,6 +373,16 @@ class RunState:
         if self.phase == "running":
             due += [timer.due_at for timer in self.timers.values()]
         return min(due, default=None)
+
+    def kept(self, digest: str) -> bytes:
+        """Return what the journal holds under *digest*.
+
+        Raises:
+            DefinitionMissing: No journal is at hand.
+        """
+        if self._definition is None:
+            raise DefinitionMissing(f"what run {self.run_id} holds under {digest!r} is not at hand")
+        return self._definition(digest)
 
     def prompt(self) -> Prompt:
         """Return what the stage's next request shows its model, as far as it is journaled."""
@@ -563,10 +581,11 @@ class RunState:
         components = self.stage.components
         self._day = int(self.last_at // _DAY_S) if any(each.name == DATE for each in components) else -1
         if components or self.view.standing:
-            self.view.standing, failed = stand(components, self._surroundings())
+            self.view.standing, failed = stand(components, self.surroundings(self.last_at))
             self.left_out = {each.name: each.error for each in failed}
 
-    def _surroundings(self) -> Surroundings:
+    def surroundings(self, at: float) -> Surroundings:
+        """Return what components make their texts of, at a time (unix seconds)."""
         blueprint, stage = self.program.blueprint, self.stage
         return Surroundings(
             self.run_id,
@@ -581,7 +600,7 @@ class RunState:
             self.made_by.workdir,
             blueprint.read_paths,
             self.facts,
-            dt.datetime.fromtimestamp(self.last_at, dt.UTC).date().isoformat(),
+            dt.datetime.fromtimestamp(at, dt.UTC).date().isoformat(),
         )
 
     def on_change_model(self, event: Event, payload: ModelChanged) -> None:
@@ -624,7 +643,29 @@ class RunState:
         assert self.epoch is not None  # only an epoch is amended
         self.epoch.amend(self.view, payload)
 
+    # --- agentic functions
+
+    def on_enter_frame(self, event: Event, payload: FrameEntered) -> None:
+        self.frames.enter(event, payload)
+
+    def on_leave_frame(self, event: Event, payload: FrameLeft) -> None:
+        self.frames.leave(event, payload)
+        if payload.frame == self.frames.root and payload.output is not None:
+            value: object = json.loads(str(payload.output))
+            text = value if isinstance(value, str) else str(payload.output)
+            self.output, self.output_seq = None if value is None else Text.of(text), event.seq
+
+    def on_record(self, event: Event, payload: StepRecorded) -> None:
+        self.restarts = []
+        self.frames.record(event, payload)
+
+    def on_open_call(self, event: Event, payload: CallOpened) -> None:
+        self.frames.open(event, payload)
+
     def on_started(self, event: Event, payload: InferenceStarted) -> None:
+        if payload.call:
+            self.frames.ask(event, payload)
+            return
         if self.epoch is not None and payload.purpose in ("stage", "routing"):
             if (
                 payload.purpose == "stage"
@@ -660,7 +701,12 @@ class RunState:
     def on_completed(self, event: Event, payload: InferenceCompleted) -> None:
         if event.seq > self.copied:
             self._bill(payload)
-        if payload.purpose == "stage":
+        call = self.frames.hear(event, payload)
+        if call is not None:
+            self.restarts = []
+            if payload.billed.input:
+                self._learn(self.frames.replies[event.seq].model, *call.asked, payload.billed.input)
+        elif payload.purpose == "stage":
             assert self.visit is not None  # a stage's reply comes inside a visit
             self._recent[event.seq] = payload
             self.turn = Turn(event.seq, payload)
@@ -712,7 +758,7 @@ class RunState:
             self.last_text, self.last_text_seq = payload.text, event.seq
 
     def on_failed(self, event: Event, payload: InferenceFailed) -> None:
-        if payload.purpose in ("stage", "routing"):
+        if not self.frames.miss(payload.started) and payload.purpose in ("stage", "routing"):
             self.failure = payload
 
     def on_measured(self, event: Event, payload: TokensMeasured) -> None:
@@ -727,15 +773,17 @@ class RunState:
 
     def on_call_started(self, event: Event, payload: ToolCallStarted) -> None:
         turn = self.turn
-        if turn is not None and payload.source == turn.seq:
+        if not self.frames.start(payload) and turn is not None and payload.source == turn.seq:
             turn.started |= {payload.index}
             call = turn.calls[payload.index]
             if call.name == AGENT_WAIT:
                 turn.waiting[payload.index] = str(argument(call.arguments, "agent_id"))
 
     def on_call_completed(self, event: Event, payload: ToolCallCompleted) -> None:
-        self._recent[event.seq] = payload
         self.restarts = []
+        if self.frames.complete(event, payload):
+            return
+        self._recent[event.seq] = payload
         if self.turn is not None and payload.source == self.turn.seq:
             self.turn.results[payload.index] = payload
             if self.visit is not None and (not payload.is_error or payload.gate == "permission"):
@@ -979,6 +1027,7 @@ class RunState:
             "restarts": list(self.restarts),
             "loaded": (dict(self.loaded), self.own_files),
             "components": ([str(one.digest.hex()) for _, one in self.view.standing], dict(self.left_out), self._day),
+            "frames": self.frames.dump(),
             "ended": self.ended,
         }
 
@@ -1016,6 +1065,10 @@ _HANDLERS: Mapping[type[Payload], Callable[[RunState, Event, Any], None]] = {
     ContextCompacted: RunState.on_in_window,
     HookRan: RunState.on_hook,
     ScriptFailed: RunState.on_script_failed,
+    FrameEntered: RunState.on_enter_frame,
+    FrameLeft: RunState.on_leave_frame,
+    StepRecorded: RunState.on_record,
+    CallOpened: RunState.on_open_call,
     InferenceStarted: RunState.on_started,
     InferenceCompleted: RunState.on_completed,
     InferenceFailed: RunState.on_failed,

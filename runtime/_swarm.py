@@ -17,7 +17,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, cast, overload
 
 import anyio
 import anyio.to_thread
@@ -31,6 +31,7 @@ from shoal.runtime._accounts import account_of
 from shoal.runtime._attachment import Attachable, SeedValue, attachments, prepared
 from shoal.runtime._clock import Clock
 from shoal.runtime._control import Answer, Cancel, Command, Pause, Resume, Send, SetTimer, serve_commands, steer
+from shoal.runtime._function import AgenticCall, AgenticFunction
 from shoal.runtime._hall import Hall
 from shoal.runtime._handle import Outcome, Run
 from shoal.runtime._host import ChildRequest, Traced
@@ -38,10 +39,12 @@ from shoal.runtime._lanes import sheltered
 from shoal.runtime._ledger import Ledger
 from shoal.runtime._limits import Limits
 from shoal.runtime._mcp import McpServer
-from shoal.runtime._orders import GivenTool, SpawnRequest, schema_of
+from shoal.runtime._orders import GivenTool, SpawnRequest, check_call, schema_of
 from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._program import Program
 from shoal.runtime._resuming import cancel_orphans, claim, definitions, open_runs, release, take_up, write_off
+from shoal.runtime._running import entered
+from shoal.runtime._secrets import Secrets
 from shoal.runtime._spawn import Birth
 from shoal.runtime._state import RunState
 from shoal.runtime._statistics import SwarmStatistics, statistics_of
@@ -81,9 +84,12 @@ class Swarm:
             nothing.
         lanes: How lanes serve runs whose blueprint says nothing else; `None` for what ships.
         traced: Says which span a request belongs to, by run, root, seq and model; `None` says it of none.
+        secrets: Values, by name, that are struck out of what tools, people, seeds and models say before an event is
+            made of it, and so stand in no journal, prompt, log or span.
 
     Raises:
-        ConfigInvalid: Two components have one name, one would move to another layer, or the memory cannot be a folder.
+        ConfigInvalid: Two components have one name, one would move to another layer, the memory cannot be a folder, or
+            a secret has less than 8 characters.
     """
 
     def __init__(
@@ -105,8 +111,10 @@ class Swarm:
         memory: str | os.PathLike[str] | Memory | None = None,
         lanes: Lanes | None = None,
         traced: Traced | None = None,
+        secrets: Mapping[str, str] | None = None,
     ) -> None:
         self._traced = traced
+        self._secrets = Secrets(secrets)
         self._lanes = lanes
         self._providers = tuple(providers)
         self._observers = tuple(observers)
@@ -159,6 +167,7 @@ class Swarm:
             self._lanes,
         )
         hall.traced = self._traced
+        hall.secrets = self._secrets
         self.journal.observers.extend(self._observers)
         lanes = [lane.tree for lane in hall.lanes.values()]
         workers = {**self._beside, "housekeeping": hall.keeper.serve}
@@ -342,9 +351,22 @@ class Swarm:
         returns: type[T],
     ) -> Run[T]: ...
 
+    @overload
     async def spawn(
         self,
-        blueprint: str | Path | Blueprint,
+        blueprint: AgenticCall[T],
+        *,
+        workdir: str | Path = ".",
+        model: str | None = None,
+        output_dir: str | Path | None = None,
+        trace: str | None = None,
+        key: str | None = None,
+        budget: BudgetGiven | None = None,
+    ) -> Run[T]: ...
+
+    async def spawn(
+        self,
+        blueprint: str | Path | Blueprint | AgenticCall[Any],
         *,
         task: str | None = None,
         seeds: Mapping[str, SeedValue] | None = None,
@@ -363,7 +385,8 @@ class Swarm:
         """Start a run of *blueprint* and return its handle; everything that can be refused is refused here.
 
         Args:
-            blueprint: A name of the library, a path, or a `Blueprint`.
+            blueprint: A name of the library, a path, a `Blueprint`, or an agentic function with its arguments
+                (`bound`), which says itself what it is given, which tools it has, and what it returns.
             task: Its task; `None` for none.
             seeds: Values by name for the regions that take a caller's value. The run sees nothing else of its caller.
             tools: Functions that it may call; stages that list them see them, and all stages do if none lists them.
@@ -404,13 +427,13 @@ class Swarm:
             return await self._begin(wanted, self._clock.new_id())
         async with self.hall.keys.held(key, self._clock.new_id()) as found:
             if isinstance(found, RunRow):
-                return Run(self, found.run_id, found.name, returns)
+                return Run(self, found.run_id, found.name, _type_of(wanted))
             return await self._begin(wanted, found)
 
     async def _begin(self, wanted: SpawnRequest, run_id: str) -> Run[Any]:
         birth = await self._birth(wanted, run_id)
         await self.hall.begin(birth)
-        return Run(self, run_id, birth.program.blueprint.name, wanted.returns)
+        return Run(self, run_id, birth.program.blueprint.name, _type_of(wanted))
 
     async def spawn_many(self, requests: Iterable[SpawnRequest]) -> list[Run[Any]]:
         """Start runs, all or none, and return their handles in the same order; one transaction journals them all.
@@ -440,7 +463,7 @@ class Swarm:
                     found_id, name = found, births[-1].program.blueprint.name
                 else:
                     found_id, name = found.run_id, found.name
-                runs.append(Run(self, found_id, name, each.returns))
+                runs.append(Run(self, found_id, name, _type_of(each)))
             await self.hall.begin_all(births)
         return runs
 
@@ -450,6 +473,9 @@ class Swarm:
 
     async def _birth(self, request: SpawnRequest, run_id: str) -> Birth:
         wanted = self._completed(request)
+        called = wanted.blueprint if isinstance(wanted.blueprint, AgenticCall) else None
+        if called is not None:
+            check_call(wanted, called.function.name)
         program = await self._program(wanted.blueprint, [as_tool(tool) for tool in wanted.tools])
         depth = program.blueprint.max_child_depth
         return Birth(
@@ -459,7 +485,7 @@ class Swarm:
             dict(wanted.seeds),
             Path(wanted.workdir),
             deeper=self._limits.max_child_depth if depth is None else depth,
-            unattended=wanted.unattended,
+            unattended=wanted.unattended or called is not None,
             key=wanted.key,
             model=wanted.model,
             output_dir=None if wanted.output_dir is None else _absolute(wanted.output_dir),
@@ -468,6 +494,7 @@ class Swarm:
             output_instructions=wanted.output_instructions,
             budget=wanted.budget,
             output_schema=None if wanted.returns is None else schema_of(wanted.returns),
+            entered=None if called is None else entered(called.function, called.arguments),
         )
 
     async def spawn_child(
@@ -545,10 +572,10 @@ class Swarm:
         self,
         run_id: str,
         *,
-        tools: Sequence[GivenTool] = (),
+        tools: Sequence[GivenTool | AgenticFunction[..., Any]] = (),
         budget: BudgetGiven | None = None,
         blueprint: str | Path | Blueprint | None = None,
-    ) -> Run:
+    ) -> Run[Any]:
         """Take up a run of the journal that was interrupted or is paused, with everything of its tree that is not over.
 
         Args:
@@ -574,7 +601,7 @@ class Swarm:
             raise RunIsOver(
                 f"run {row.run_id} is over ({row.status}); spawn it again to run it once more", run_id=row.run_id
             )
-        given = [as_tool(tool) for tool in tools]
+        given = self._given(tools)
         asleep = [each for each in rows if each.run_id not in hall.keeper.made_of]
         run_ids = [each.run_id for each in asleep]
         claim(self.journal, run_ids, self._clock.unix())
@@ -587,6 +614,9 @@ class Swarm:
         except BaseException:
             release(self.journal, run_ids)
             raise
+        program = programs.get(row.run_id) or hall.keeper.made_of.get(row.run_id)
+        function = None if program is None else program.function
+        returns = None if function is None else hall.function(function.qualname).returns
         await write_off(hall, lost)
         await take_up(hall, {run_id: programs[run_id] for run_id in run_ids if run_id in programs})
         orphans = await cancel_orphans(hall, rows)
@@ -594,19 +624,23 @@ class Swarm:
         for each in sorted(rows, key=lambda each: each.run_id != row.run_id):
             if each.status == "paused" and each.run_id not in orphans and each.run_id not in lost:
                 await self.resume(each.run_id, budget=budget if each.run_id == row.run_id else None)
-        return Run(self, row.run_id, row.name)
+        return Run(self, row.run_id, row.name, returns)
 
     async def _changed(self, run_id: str, blueprint: str | Path | Blueprint, given: Sequence[Tool]) -> Program:
         program = await self._program(blueprint, given)
         await self.hall.change(run_id, program)
         return program
 
-    async def _program(self, blueprint: str | Path | Blueprint, given: Sequence[Tool]) -> Program:
+    async def _program(self, blueprint: str | Path | Blueprint | AgenticCall[Any], given: Sequence[Tool]) -> Program:
         hall = self.hall
+        if isinstance(blueprint, AgenticCall):
+            return await hall.program(hall.enlist(blueprint.function))
         bundle = hall.adopt(blueprint) if isinstance(blueprint, Blueprint) else hall.bundle(blueprint)
         return await hall.program(bundle, given)
 
-    async def fork(self, run_id: str, *, at: int | None = None, tools: Sequence[GivenTool] = ()) -> Run:
+    async def fork(
+        self, run_id: str, *, at: int | None = None, tools: Sequence[GivenTool | AgenticFunction[..., Any]] = ()
+    ) -> Run:
         """Copy the history of a run into a new one that goes on from there; the run itself is left as it is.
 
         The fork is made of what the run was made of, whatever became of its files since. It begins behind the last step
@@ -627,7 +661,14 @@ class Swarm:
             JournalDamaged: An event up to there cannot be read.
         """
         row = self.journal.find(run_id)
-        return self.get(await self.hall.fork(row.run_id, at, [as_tool(tool) for tool in tools]))
+        return self.get(await self.hall.fork(row.run_id, at, self._given(tools)))
+
+    def _given(self, tools: Sequence[GivenTool | AgenticFunction[..., Any]]) -> list[Tool]:
+        """Return what is given again for a run that is taken up; agentic functions are taken note of."""
+        for each in tools:
+            if isinstance(each, AgenticFunction):
+                self.hall.enlist(cast("AgenticFunction[..., Any]", each))
+        return [as_tool(each) for each in tools if not isinstance(each, AgenticFunction)]
 
     # --- steering
 
@@ -773,6 +814,11 @@ def _unix(at: float | datetime) -> float:
     if at.tzinfo is None:
         raise ConfigInvalid(f"{at!r} has no time zone; give it one, such as `datetime.now(UTC)` has")
     return at.timestamp()
+
+
+def _type_of(wanted: SpawnRequest) -> Any:
+    """Return the type of what a run gives; `None` for text."""
+    return wanted.blueprint.function.returns if isinstance(wanted.blueprint, AgenticCall) else wanted.returns
 
 
 def _absolute(path: str | Path) -> Path:

@@ -15,10 +15,12 @@ from shoal.blueprints import Blueprint
 from shoal.errors import ChildNotFound, RestartsExhausted, SpawnRefused, SupervisorStopped
 from shoal.runtime._attachment import Attachment, SeedValue
 from shoal.runtime._control import Cancel, steer
+from shoal.runtime._function import AgenticCall
 from shoal.runtime._hall import Hall
-from shoal.runtime._orders import SpawnRequest
+from shoal.runtime._orders import SpawnRequest, check_call
 from shoal.runtime._resuming import RESTART, cancel_orphans, claim, definitions, open_runs, release, write_off
 from shoal.runtime._run import Begun, RunActor
+from shoal.runtime._running import entered
 from shoal.runtime._spawn import Birth, give_birth
 from shoal.runtime.tools import as_tool
 
@@ -30,7 +32,7 @@ def agent(
     child_id: str,
     /,
     *,
-    blueprint: str | Path | Blueprint,
+    blueprint: str | Path | Blueprint | AgenticCall[Any],
     task: str | None = None,
     seeds: Mapping[str, SeedValue] | None = None,
     tools: Sequence[Any] = (),
@@ -46,7 +48,7 @@ def agent(
 
     Args:
         child_id: Its id in its supervisor.
-        blueprint: What it runs: a name, a path, or a `Blueprint`.
+        blueprint: What it runs: a name, a path, a `Blueprint`, or an agentic function with its arguments (`bound`).
         task: Its task.
         seeds: Values by name for regions that take a caller's value.
         tools: Functions that it may call.
@@ -142,6 +144,8 @@ class _Agent:
             return None
         self._run_id = run_id
         if run_id not in hall.keeper.made_of:
+            if isinstance(self._wanted.blueprint, AgenticCall):
+                hall.enlist(self._wanted.blueprint.function)
             await self._take_up(hall, run_id)
         return Begun(run_id, resumed_by=by)
 
@@ -166,7 +170,12 @@ class _Agent:
     async def _spawn(self, hall: Hall, place: str) -> Begun:
         wanted = self._wanted
         blueprint = wanted.blueprint
-        bundle = hall.adopt(blueprint) if isinstance(blueprint, Blueprint) else hall.bundle(blueprint)
+        called = blueprint if isinstance(blueprint, AgenticCall) else None
+        if isinstance(blueprint, AgenticCall):
+            check_call(wanted, blueprint.function.name)
+            bundle = hall.enlist(blueprint.function)
+        else:
+            bundle = hall.adopt(blueprint) if isinstance(blueprint, Blueprint) else hall.bundle(blueprint)
         program = await hall.program(bundle, [as_tool(tool) for tool in wanted.tools])
         deeper = program.blueprint.max_child_depth
         while True:
@@ -182,8 +191,10 @@ class _Agent:
                     wanted.seeds,
                     Path(wanted.workdir),
                     deeper=hall.limits.max_child_depth if deeper is None else deeper,
+                    unattended=called is not None,
                     model=wanted.model,
                     key=key,
+                    entered=None if called is None else entered(called.function, called.arguments),
                 )
                 state = await give_birth(hall, birth)
             self._run_id = run_id
@@ -193,7 +204,10 @@ class _Agent:
 def _digest(wanted: SpawnRequest) -> str:
     """Return what stands for what an agent is asked: whoever asks another thing under the same name is another."""
     blueprint = wanted.blueprint
-    name = blueprint.name if isinstance(blueprint, Blueprint) else str(blueprint)
+    if isinstance(blueprint, AgenticCall):
+        name = f"{blueprint.function.source.qualname} {blueprint.arguments}"
+    else:
+        name = blueprint.name if isinstance(blueprint, Blueprint) else str(blueprint)
     said = [name, wanted.task, str(Path(wanted.workdir).resolve()), wanted.model]
     whole = hashlib.sha256(repr(said).encode())
     for seed, value in sorted(wanted.seeds.items()):

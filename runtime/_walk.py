@@ -47,6 +47,11 @@ class Infer(msgspec.Struct, frozen=True):
 
 
 @final
+class RunFunction(msgspec.Struct, frozen=True):
+    """Run the agentic function that the run is."""
+
+
+@final
 class RunCalls(msgspec.Struct, frozen=True):
     """Run the open calls of the newest reply."""
 
@@ -178,6 +183,7 @@ Action: TypeAlias = (
     Wait
     | Refresh
     | Infer
+    | RunFunction
     | RunCalls
     | RunFanOut
     | WriteResults
@@ -200,6 +206,8 @@ def decide(state: RunState, limits: Limits) -> Action:
     """Return what the run does next."""
     if state.phase != "running":
         return Wait()
+    if state.program.function is not None:
+        return _function(state)
     action = Finish("error", state.stopped) if state.stopped is not None else _decided(state, limits)
     match action:
         case Finish("error", reason):
@@ -214,6 +222,18 @@ def decide(state: RunState, limits: Limits) -> Action:
             return RunHook("on_stage_exit")
         case _:
             return action
+
+
+def _function(state: RunState) -> Action:
+    root = state.frames.frames.get(state.frames.root)
+    if root is None:
+        return Finish("error", "its record ends before its function was called; spawn it again")
+    if root.left is None:
+        return RunFunction()
+    left = root.left[1]
+    if left.status == "done":
+        return Finish("complete", f"the function `{root.entered.function}` returned")
+    return Finish("error", f"{left.error}: {left.reason}" if left.reason else left.error)
 
 
 def _hooked(state: RunState, hook: str) -> bool:

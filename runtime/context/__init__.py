@@ -5,7 +5,7 @@ starts at `Window.plan_write`, and only `Window.apply` changes it.
 """
 
 from shoal.runtime.context._amend import Ways, plan_prompt, planned_tokens
-from shoal.runtime.context._assemble import FRAMING_TOKENS, TOOLS, Part, Prompt, assemble
+from shoal.runtime.context._assemble import FRAMING_TOKENS, TOOLS, Part, Prompt, Shown, assemble
 from shoal.runtime.context._budget import Limits, resolve
 from shoal.runtime.context._calibration import Calibration
 from shoal.runtime.context._calls import REGION_HOOKS, Hook, ScriptCall, Value
@@ -29,10 +29,20 @@ from shoal.runtime.context._changes import (
     SeedRefreshed,
     SeedResolved,
 )
-from shoal.runtime.context._components import Components, ContextComponent, Facts, Layer, Surroundings, stand, tagged
+from shoal.runtime.context._components import (
+    Components,
+    ContextComponent,
+    Facts,
+    Inside,
+    Layer,
+    Surroundings,
+    opening,
+    stand,
+    tagged,
+)
 from shoal.runtime.context._cut import cut_to, fit_blocks, materialise, named
 from shoal.runtime.context._desk import Answer, Origin
-from shoal.runtime.context._entry import Draft, Entry, Group, estimate, estimate_text
+from shoal.runtime.context._entry import Draft, Entry, Group, chars_of, estimate, estimate_text
 from shoal.runtime.context._epoch import Epoch
 from shoal.runtime.context._layout import (
     CONVERSATION,
@@ -44,7 +54,7 @@ from shoal.runtime.context._layout import (
     names_of,
     prompt_of,
 )
-from shoal.runtime.context._observe import Edges, Knobs, View
+from shoal.runtime.context._observe import Edges, Knobs, View, masked
 from shoal.runtime.context._operations import OPERATIONS, operate
 from shoal.runtime.context._plan import Order, Plan
 from shoal.runtime.context._plan_custom import NOTHING_SAID, Said
@@ -62,11 +72,14 @@ from shoal.runtime.context._said import (
 )
 from shoal.runtime.context._shelf import LoadPart, Shelf, nowhere
 from shoal.runtime.context._shipped import (
+    AGENTIC,
     DATE,
     DEFERRED_TOOLS,
     ENVIRONMENT,
     GIT_FLAG,
+    INPUT,
     MEMORY,
+    MEMORY_PREFETCH,
     PROJECT_CHARS,
     PROJECT_FILES,
     SHIPPED,
@@ -87,6 +100,7 @@ from shoal.runtime.context.attribution import (
 
 __all__ = [
     "ACCEPTED",
+    "AGENTIC",
     "CONVERSATION",
     "DATE",
     "DEFERRED_TOOLS",
@@ -94,8 +108,10 @@ __all__ = [
     "FINAL_OUTPUT",
     "FRAMING_TOKENS",
     "GIT_FLAG",
+    "INPUT",
     "INSTRUCTIONS",
     "MEMORY",
+    "MEMORY_PREFETCH",
     "NOTHING_SAID",
     "OPERATIONS",
     "OVERHEAD",
@@ -126,6 +142,7 @@ __all__ = [
     "Facts",
     "Group",
     "Hook",
+    "Inside",
     "Item",
     "ItemChanged",
     "Knobs",
@@ -154,6 +171,7 @@ __all__ = [
     "SeedResolved",
     "Share",
     "Shelf",
+    "Shown",
     "Surroundings",
     "Theme",
     "Value",
@@ -163,6 +181,7 @@ __all__ = [
     "Wrote",
     "assemble",
     "attribute",
+    "chars_of",
     "cost_of",
     "cut_to",
     "declared",
@@ -173,10 +192,12 @@ __all__ = [
     "fit_blocks",
     "layout_of",
     "load_rendering",
+    "masked",
     "materialise",
     "named",
     "names_of",
     "nowhere",
+    "opening",
     "operate",
     "plan_prompt",
     "planned_tokens",

@@ -17,12 +17,43 @@ from shoal.providers import Block, Reach, Text, Volatility
 from shoal.runtime.context._assemble import Part, Shown
 from shoal.runtime.context._entry import estimate_text, size
 
-Layer: TypeAlias = Literal["L0", "L1"]
+Layer: TypeAlias = Literal["L0", "L1", "L2"]
 Facts: TypeAlias = Mapping[str, Mapping[str, str]]
 """What was looked up for components, by the component's name."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
-_LAYERS: Mapping[str, int] = {"L0": 0, "L1": 1}
+_LAYERS: Mapping[str, int] = {"L0": 0, "L1": 1, "L2": 2}
+_CALL = _LAYERS["L2"]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """The call of a model by an agentic function, as components know it.
+
+    Args:
+        function: The function.
+        job: What it does, one sentence; empty where it does not say.
+        path: The functions from the run's own to this one, this one included.
+        system: What the function says of itself to every model that it asks; empty for nothing.
+        position: Where in the function the call stands; empty where it does not say.
+        output: What becomes of the answer, one sentence; empty where nothing is said.
+        recalled: What memory holds of what is asked; empty for nothing.
+        input: What is asked.
+        schema: JSON schema of the answer; empty for none.
+        time: When the call was made, such as `2026-06-24T14:33:02Z`; empty where that was not asked for.
+    """
+
+    function: str
+    job: str = ""
+    path: tuple[str, ...] = ()
+    system: str = ""
+    position: str = ""
+    output: str = ""
+    recalled: str = ""
+    input: str = ""
+    schema: str = ""
+    time: str = ""
 
 
 @final
@@ -44,6 +75,7 @@ class Surroundings:
         read_paths: What may be read besides, as the blueprint writes it.
         facts: What was looked up when the run began, by component.
         date: The day of the newest event in UTC, such as `2026-06-24`.
+        inside: The call of a model by an agentic function; `None` in a stage of a blueprint.
     """
 
     run_id: str
@@ -59,6 +91,7 @@ class Surroundings:
     read_paths: tuple[str, ...] = ()
     facts: Facts = field(default_factory=dict[str, Mapping[str, str]])
     date: str = "1970-01-01"
+    inside: Inside | None = None
 
 
 def always(around: Surroundings) -> bool:
@@ -73,7 +106,8 @@ class ContextComponent:
 
     Args:
         name: Its name, which is its owner in every account of the prompt.
-        layer: `L0` is the same for all runs of a swarm and stands in front; `L1` belongs to the run.
+        layer: `L0` is the same for all runs of a swarm and stands in front; `L1` belongs to the run; `L2` belongs to
+            one call of a model by an agentic function, opens its message, and is in no later request.
         order: Its place in the layer; the smaller, the earlier, and the steadier it should be.
         condition: Says whether it is there at all.
         build: Returns its text; `None` or an empty text for nothing.
@@ -97,7 +131,7 @@ class ContextComponent:
         if not _NAME.fullmatch(self.name):
             raise ConfigInvalid(f"{self.name!r} cannot name a component; use small letters, digits, `_` and `-`")
         if self.layer not in _LAYERS:
-            raise ConfigInvalid(f"the component {self.name!r} has the layer {self.layer!r}; write `L0` or `L1`")
+            raise ConfigInvalid(f"the component {self.name!r} has the layer {self.layer!r}; write `L0`, `L1` or `L2`")
 
     @property
     def place(self) -> tuple[int, int]:
@@ -181,7 +215,22 @@ def stand(
     components: Sequence[ContextComponent], around: Surroundings
 ) -> tuple[tuple[tuple[tuple[int, int], Shown], ...], tuple[Failed, ...]]:
     """Return the blocks of *components*, each with its place, and those that raised, which are left out."""
-    made: list[tuple[tuple[int, int], Shown]] = []
+    said, failed = _built([each for each in components if each.place[0] != _CALL], around)
+    return tuple([(component.place, _shown(component, text)) for component, text in said]), failed
+
+
+def opening(
+    components: Sequence[ContextComponent], around: Surroundings
+) -> tuple[tuple[tuple[str, Text], ...], tuple[Failed, ...]]:
+    """Return what opens the message of a call: names and texts in order, and the components that raised."""
+    said, failed = _built([each for each in components if each.place[0] == _CALL], around)
+    return tuple([(component.name, Text.of(text)) for component, text in said]), failed
+
+
+def _built(
+    components: Sequence[ContextComponent], around: Surroundings
+) -> tuple[list[tuple[ContextComponent, str]], tuple[Failed, ...]]:
+    made: list[tuple[ContextComponent, str]] = []
     failed: list[Failed] = []
     for component in components:
         try:
@@ -190,8 +239,8 @@ def stand(
             failed.append(Failed(component.name, f"{type(exc).__name__}: {exc}"))
             continue
         if text:
-            made.append((component.place, _shown(component, text)))
-    return tuple(made), tuple(failed)
+            made.append((component, text))
+    return made, tuple(failed)
 
 
 def _shown(component: ContextComponent, text: str) -> Shown:

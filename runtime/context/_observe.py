@@ -150,10 +150,7 @@ class View:
     def _mask(self, turn: Entry, entry: Entry) -> Message:
         made = self._masked.get(entry.entry_id)
         if made is None:
-            text = Text.of(f"[masked: {_called(turn, entry)} → {_status(entry)}, {entry.chars} chars]")
-            short = msgspec.structs.replace(entry.message, texts=(text,), blobs=(), _digest=b"", _wire=None)
-            # A result that says less than its mask is no burden.
-            made = self._masked[entry.entry_id] = short if size(text)[0] < entry.chars else entry.message
+            made = self._masked[entry.entry_id] = masked(turn.message, entry.message, entry.chars)
         return made
 
     def segments(self, state: RegionState) -> tuple[Segment, ...]:
@@ -177,13 +174,18 @@ class View:
         return kept[1]
 
 
-def _status(entry: Entry) -> str:
-    return "error" if entry.message.is_error else "ok"
+def masked(turn: Message, result: Message, chars: int) -> Message:
+    """Return what stands in the place of a tool's *result*, of that many characters, which a call of *turn* had."""
+    status = "error" if result.is_error else "ok"
+    text = Text.of(f"[masked: {_called(turn, result)} → {status}, {chars} chars]")
+    short = msgspec.structs.replace(result, texts=(text,), blobs=(), _digest=b"", _wire=None)
+    # A result that says less than its mask is no burden.
+    return short if size(text)[0] < chars else result
 
 
-def _called(turn: Entry, entry: Entry) -> str:
-    """Return the call that *entry* answers, as its name and its first argument."""
-    source = next((str(c.arguments) for c in turn.message.calls if c.call_id == entry.message.call_id), "")
+def _called(turn: Message, result: Message) -> str:
+    """Return the call that *result* answers, as its name and its first argument."""
+    source = next((str(c.arguments) for c in turn.calls if c.call_id == result.call_id), "")
     try:
         parsed: object = msgspec.json.decode(source or "{}")
     except (msgspec.DecodeError, RecursionError):
@@ -193,4 +195,4 @@ def _called(turn: Entry, entry: Entry) -> str:
     said = first if isinstance(first, str) else ("" if first is None else msgspec.json.encode(first).decode())
     short = " ".join(said.split())
     short = short if len(short) <= _ARGUMENT_CHARS else f"{short[: _ARGUMENT_CHARS - 1]}…"
-    return f'{entry.message.tool_name}("{short}")' if short else f"{entry.message.tool_name}()"
+    return f'{result.tool_name}("{short}")' if short else f"{result.tool_name}()"

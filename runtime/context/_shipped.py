@@ -7,14 +7,21 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from shoal.blueprints import COMPONENTS
-from shoal.runtime.context._components import Components, ContextComponent, Surroundings, always, tagged
+from shoal.runtime.context._components import Components, ContextComponent, Inside, Surroundings, always, tagged
 
+BINDINGS = "bindings"
 DATE = "date"
 DEFERRED_TOOLS = "deferred_tools"
 ENVIRONMENT = "environment"
 GIT_FLAG = "git_flag"
+INLINE_PROMPT = "inline_prompt"
+INPUT = "input"
 MEMORY = "memory"
+MEMORY_PREFETCH = "memory_prefetch"
+OUTPUT_SCHEMA = "output_schema"
 PROJECT_FILES = "project_files"
+SITUATION = "situation"
+TIMESTAMP = "timestamp"
 PROJECT_CHARS: Mapping[str, int] = {"AGENTS.md": 8_000, "USER.md": 4_000, "MEMORY.md": 4_000}
 """The files of a project that prompts may show, and how many characters of each."""
 
@@ -153,6 +160,71 @@ def _date(around: Surroundings) -> str:
     return f"Today is {_DAYS[day.weekday()]}, {_MONTHS[day.month - 1]} {day.day}, {day.year}."
 
 
+# --- inside an agentic function
+
+_MOST_PATH = 20
+_NO_RETURN = (
+    "Do not call `{function}` yourself, though it may be among your tools: it would only come back to where you are. "
+    "Use the tools below it."
+)
+_FENCE = "memory-context"
+_RECALLED = "What memory holds of what follows. It was kept by earlier runs and is not a new request."
+
+
+def _inside(around: Surroundings) -> Inside:
+    assert around.inside is not None  # the conditions looked
+    return around.inside
+
+
+def _is_inside(around: Surroundings) -> bool:
+    return around.inside is not None
+
+
+def _has_system(around: Surroundings) -> bool:
+    return around.inside is not None and bool(around.inside.system)
+
+
+def _inline_prompt(around: Surroundings) -> str:
+    return tagged("inline_prompt", _inside(around).system)
+
+
+def _situation(around: Surroundings) -> str:
+    inside = _inside(around)
+    path = inside.path if len(inside.path) <= _MOST_PATH else ("…", *inside.path[-_MOST_PATH:])
+    lines = [
+        f"You work inside the function `{inside.function}`.",
+        *([f"Job: {inside.job}"] if inside.job else []),
+        f"Call path: {' → '.join(path)}",
+        *([f"Position: {inside.position}"] if inside.position else []),
+        *([f"Your output: {inside.output}"] if inside.output else []),
+        _NO_RETURN.replace("{function}", inside.function),
+    ]
+    return tagged(SITUATION, "\n".join(lines))
+
+
+def _memory_prefetch(around: Surroundings) -> str | None:
+    recalled = _inside(around).recalled.strip()
+    if not recalled:
+        return None
+    fenced = recalled.startswith(f"<{_FENCE}>") and recalled.endswith(f"</{_FENCE}>")
+    return recalled if fenced else tagged(_FENCE, f"{_RECALLED}\n\n{recalled}")
+
+
+def _input(around: Surroundings) -> str:
+    return _inside(around).input
+
+
+def _output_schema(around: Surroundings) -> str | None:
+    schema = _inside(around).schema
+    said = "Answer with JSON of this schema and nothing else:"
+    return tagged(OUTPUT_SCHEMA, f"{said}\n{schema}") if schema else None
+
+
+def _timestamp(around: Surroundings) -> str | None:
+    time = _inside(around).time
+    return tagged(TIMESTAMP, time) if time else None
+
+
 def _fixed(text: str, around: Surroundings) -> str:
     return text
 
@@ -165,17 +237,28 @@ SHIPPED = Components(
         ContextComponent("identity", "L0", 10, always, _identity),
         ContextComponent("tool_enforcement", "L0", 12, _has_tools, _tool_enforcement),
         ContextComponent("model_guidance", "L0", 14, always, _model_guidance),
+        ContextComponent(INLINE_PROMPT, "L0", 30, _has_system, _inline_prompt),
         ContextComponent(MEMORY, "L0", 50, always, _memory),
         ContextComponent(ENVIRONMENT, "L0", 60, always, _environment),
         ContextComponent("injection_shield", "L1", 5, _shows_files, _shield),
         ContextComponent(PROJECT_FILES, "L1", 10, _shows_files, _project_files),
         ContextComponent(GIT_FLAG, "L1", 15, _in_git, _git_flag),
         ContextComponent("working_directory", "L1", 20, always, _working_directory),
-        ContextComponent("bindings", "L1", 25, always, _bindings, reach="run"),
+        ContextComponent(BINDINGS, "L1", 25, always, _bindings, reach="run"),
         ContextComponent(DEFERRED_TOOLS, "L1", 30, _is_deferred, _deferred, reach="stage"),
         ContextComponent(DATE, "L1", 900, always, _date),
+        ContextComponent(SITUATION, "L2", 10, _is_inside, _situation),
+        ContextComponent(MEMORY_PREFETCH, "L2", 20, _is_inside, _memory_prefetch),
+        ContextComponent(INPUT, "L2", 30, _is_inside, _input),
+        ContextComponent(OUTPUT_SCHEMA, "L2", 40, _is_inside, _output_schema),
+        ContextComponent(TIMESTAMP, "L2", 50, _is_inside, _timestamp),
     )
 )
 """What ships; a swarm begins with a copy of it."""
 
-assert {component.name for component in SHIPPED} <= set(COMPONENTS)  # the names that blueprints are checked against
+AGENTIC = tuple([component.name for component in SHIPPED if component.name not in (BINDINGS, DEFERRED_TOOLS)])
+"""What agentic functions get of it."""
+_IN_CALLS = {INLINE_PROMPT, *(component.name for component in SHIPPED if component.layer == "L2")}
+
+# The names that blueprints are checked against.
+assert {component.name for component in SHIPPED} - _IN_CALLS <= set(COMPONENTS)

@@ -29,6 +29,15 @@ from shoal.runtime.context import (
     SeedRefreshed,
     SeedResolved,
 )
+from shoal.runtime.events._code import (
+    CallOpened,
+    Expose,
+    FrameEntered,
+    FrameLeft,
+    FrameStatus,
+    StepKind,
+    StepRecorded,
+)
 from shoal.runtime.events._lanes import Lane, LaneCompleted, LaneDegraded, LaneStarted
 from shoal.runtime.events._models import (
     CallMade,
@@ -90,6 +99,7 @@ __all__ = [
     "BudgetGiven",
     "BudgetReached",
     "CallMade",
+    "CallOpened",
     "ChildEnded",
     "ChildSpawned",
     "ContextCompacted",
@@ -97,7 +107,11 @@ __all__ = [
     "EntriesReleased",
     "EntryWritten",
     "Event",
+    "Expose",
     "FactsRecorded",
+    "FrameEntered",
+    "FrameLeft",
+    "FrameStatus",
     "GateBlocked",
     "GateForced",
     "GrantGiven",
@@ -139,6 +153,8 @@ __all__ = [
     "StageEntered",
     "StageLeft",
     "Status",
+    "StepKind",
+    "StepRecorded",
     "TimerFired",
     "TimerSet",
     "TokensMeasured",
@@ -204,6 +220,10 @@ Payload: TypeAlias = (
     | QuestionAnswered
     | GrantGiven
     | ToolsFound
+    | FrameEntered
+    | FrameLeft
+    | StepRecorded
+    | CallOpened
     | LaneStarted
     | LaneCompleted
     | LaneDegraded
@@ -261,12 +281,15 @@ NUMBERS: Mapping[type[Payload], int] = {
     QuestionAnswered: 54,
     GrantGiven: 55,
     ToolsFound: 56,
-    # 60 FrameEntered, 61 FrameLeft, 62 StepRecorded, 63 CallOpened
+    FrameEntered: 60,
+    FrameLeft: 61,
+    StepRecorded: 62,
+    CallOpened: 63,
     LaneStarted: 70,
     LaneCompleted: 71,
     LaneDegraded: 72,
 }
-"""The number of each kind in the journal. A number is never given twice; the ones in comments are spoken for."""
+"""The number of each kind in the journal. A number is never given twice."""
 
 KINDS: Mapping[int, type[Payload]] = {number: kind for kind, number in NUMBERS.items()}
 

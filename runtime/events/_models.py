@@ -29,6 +29,7 @@ class InferenceStarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
         renders: What scripts rendered of custom regions: region, and the digest under which the journal holds it. A
             region whose script showed nothing that can be used is not among them.
         wanted_tokens: The reply budget that was asked for, where the window leaves less; 0 where it leaves it all.
+        call: The call of an agentic function that it belongs to, as seq of its `CallOpened`; 0 for none.
     """
 
     purpose: Purpose
@@ -43,6 +44,7 @@ class InferenceStarted(msgspec.Struct, frozen=True, gc=False, array_like=True):
     base: int = 0
     renders: tuple[tuple[str, str], ...] = ()
     wanted_tokens: int = 0
+    call: int = 0
 
 
 @final
@@ -165,6 +167,7 @@ class TokensMeasured(msgspec.Struct, frozen=True, gc=False, array_like=True):
         estimated: What its regions were estimated at, uncorrected.
         base: Estimate of what is in no region: tool schemas and framing.
         job: Id of the lane job it belongs to; 0 for none.
+        call: The call of an agentic function that it belongs to, as seq of its `CallOpened`; 0 for none.
     """
 
     model: str
@@ -173,6 +176,7 @@ class TokensMeasured(msgspec.Struct, frozen=True, gc=False, array_like=True):
     estimated: int
     base: int = 0
     job: int = 0
+    call: int = 0
 
 
 @final

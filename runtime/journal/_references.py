@@ -8,6 +8,7 @@ from shoal.runtime.context import PartStored
 from shoal.runtime.events import (
     NUMBERS,
     BlueprintChanged,
+    CallOpened,
     FactsRecorded,
     MemoryLoaded,
     Payload,
@@ -18,8 +19,8 @@ from shoal.runtime.events import (
 _MADE_OF = (RunSpawned, BlueprintChanged)
 RENDERING = tuple(kind for kind in NUMBERS if "renders" in kind.__struct_fields__)
 """Kinds that name what scripts had rendered."""
-REFERRING = (*_MADE_OF, *RENDERING)
-"""Kinds that name definitions: these, and those that say what a run is made of."""
+REFERRING = (*_MADE_OF, *RENDERING, FactsRecorded, MemoryLoaded, ToolsFound, CallOpened)
+"""Kinds that name definitions: these, those that say what a run is made of, and what it was given and offered."""
 
 
 def definitions_of(payload: Payload) -> Iterator[str]:
@@ -29,6 +30,9 @@ def definitions_of(payload: Payload) -> Iterator[str]:
         yield from (digest for _, digest in payload.scripts)
     elif isinstance(payload, FactsRecorded | MemoryLoaded):
         yield payload.digest
+    elif isinstance(payload, CallOpened):
+        if payload.tools:
+            yield payload.tools
     elif isinstance(payload, ToolsFound):
         yield from (digest for _, digest in payload.files)
     elif isinstance(payload, RENDERING):

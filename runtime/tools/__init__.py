@@ -21,7 +21,7 @@ from shoal.runtime.tools._looking import READ_ONLY_GIT
 from shoal.runtime.tools._machine import MACHINE_TOOLS
 from shoal.runtime.tools._memory import MEMORY, MEMORY_TOOLS
 from shoal.runtime.tools._memory_folder import FolderMemory
-from shoal.runtime.tools._notes import Memory, Note, NoteRefused
+from shoal.runtime.tools._notes import Memory, Note, NoteRefused, summary
 from shoal.runtime.tools._people import PEOPLE_TOOLS, QUESTIONS
 from shoal.runtime.tools._permissions import Permissions
 from shoal.runtime.tools._process import hunt, kill_lines, shell_path
@@ -114,6 +114,7 @@ __all__ = [
     "shown",
     "shown_name",
     "source_digest",
+    "summary",
     "tool",
     "ungranted",
     "violations",

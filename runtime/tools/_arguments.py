@@ -47,8 +47,8 @@ class Arguments:
         return {str(field.alias): getattr(values, name) for name, field in fields if name in values.model_fields_set}
 
 
-def arguments_of(function: Callable[..., Any]) -> Arguments:
-    """Return the arguments of *function*.
+def arguments_of(function: Callable[..., Any], *, skip: int = 0) -> Arguments:
+    """Return the arguments of *function*, but for the first *skip*, which no model gives.
 
     Raises:
         ToolInvalid: A parameter is positional-only, variadic, or of a type that no schema can say.
@@ -61,7 +61,7 @@ def arguments_of(function: Callable[..., Any]) -> Arguments:
     except (NameError, TypeError) as exc:
         raise ToolInvalid(f"{shown!r} has an annotation that means nothing where it stands: {exc}") from exc
     fields: dict[str, Any] = {}
-    for number, (name, parameter) in enumerate(inspect.signature(function).parameters.items()):
+    for number, (name, parameter) in enumerate([*inspect.signature(function).parameters.items()][skip:]):
         if parameter.kind not in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY):
             raise ToolInvalid(f"{shown!r} takes `{parameter}`; a tool's parameters need a name each")
         if name not in hints:

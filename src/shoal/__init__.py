@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         SupervisorError,
     )
     from shoal.providers import Usage
-    from shoal.runtime import ContextComponent, Event, Ledger, Outcome, Run, agent, tool
+    from shoal.runtime import Context, ContextComponent, Event, Ledger, Outcome, Run, agent, agentic, tool
 
     __version__: str
 
@@ -43,7 +43,7 @@ _HOMES = {
     "shoal.blueprints": ("Blueprint", "Edge", "Region", "Stage", "load"),
     "shoal.errors": ("BlueprintError", "MailboxError", "ProviderError", "RunError", "ShoalError", "SupervisorError"),
     "shoal.providers": ("Usage",),
-    "shoal.runtime": ("ContextComponent", "Event", "Ledger", "Outcome", "Run", "agent", "tool"),
+    "shoal.runtime": ("Context", "ContextComponent", "Event", "Ledger", "Outcome", "Run", "agent", "agentic", "tool"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _ROOMS = ("actors", "blueprints", "errors", "observability", "providers", "runtime")
@@ -53,6 +53,7 @@ __all__ = [
     "Blueprint",
     "BlueprintError",
     "ChildSpec",
+    "Context",
     "ContextComponent",
     "DynamicSupervisor",
     "Edge",
@@ -72,6 +73,7 @@ __all__ = [
     "Usage",
     "Worker",
     "agent",
+    "agentic",
     "load",
     "run",
     "tool",

@@ -31,6 +31,10 @@ _RECORDS: Mapping[str, str] = {
 }
 
 
+KEYS = tuple(dict.fromkeys(("SHOAL_API_KEY", *[key for maker in MAKERS.values() for key in maker.keys], *_ENDPOINTS)))
+"""Variables that hold the keys of vendors."""
+
+
 @final
 class FoundKey(NamedTuple):
     """A vendor's key that is set and that nobody asked to use: the variable, and the provider that takes it."""

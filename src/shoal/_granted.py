@@ -33,6 +33,7 @@ class _ReadPaths(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Security(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allow_seed_commands: bool | None = None
     allow_env_vars: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
 
 
 @final
@@ -80,6 +81,20 @@ def permissions_from(environ: Mapping[str, str] | None = None, workdir: Path | N
     except ConfigInvalid as exc:
         raise ConfigInvalid(f"the settings in {str(users[0])!r} are of no use: {exc}") from exc
     return Permissions(user=_named(own), grants=grants, folder=_named(local))
+
+
+def secret_names(environ: Mapping[str, str] | None = None, workdir: Path | None = None) -> tuple[str, ...]:
+    """Return the variables that the settings say hold secrets; a working directory may name some, too.
+
+    Args:
+        environ: The variables; `None` takes the process's.
+        workdir: The working directory; `None` takes the process's.
+
+    Raises:
+        ConfigInvalid: A file cannot be read, or says what is of no use.
+    """
+    named = [name for path in config_files(environ, workdir) for name in _said(path).security.secrets]
+    return tuple(dict.fromkeys(named))
 
 
 def _said(path: Path) -> _Said:

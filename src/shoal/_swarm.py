@@ -20,6 +20,7 @@ from shoal._environment import names_receiver, providers_from
 from shoal._granted import permissions_from
 from shoal._held import Held
 from shoal._narrowing import lanes_from, limits_from, pools_from
+from shoal._secrets import secrets_from
 from shoal.blueprints import Lanes
 from shoal.errors import ConfigInvalid, JournalFailed
 from shoal.observability import Metrics, Propagation, Telemetry, current_traceparent, metrics_otlp, otlp, through
@@ -73,12 +74,14 @@ class Swarm(runtime.Swarm):
         memory: What agents remember from run to run: a folder of Markdown files, or a memory of your own; `None` for
             nothing.
         lanes: How lanes serve runs whose blueprint says nothing else; `None` takes what the settings say.
+        secrets: Names of variables of the environment whose values are struck out of what tools, people, seeds and
+            models say, before it comes into a run; the keys of vendors are among them by themselves.
         trace_hosts: Hosts, such as `gateway.example`, whose servers are told with each request which span it belongs to
             (`traceparent`); all others learn nothing.
 
     Raises:
-        ConfigInvalid: The environment names a provider that cannot be had, the settings are of no use, or one of
-            *trace_hosts* is no host.
+        ConfigInvalid: The environment names a provider that cannot be had, the settings are of no use, one of
+            *trace_hosts* is no host, or a secret has less than 8 characters.
     """
 
     __module__ = "shoal"
@@ -104,6 +107,7 @@ class Swarm(runtime.Swarm):
         components: Sequence[ContextComponent] = (),
         memory: str | os.PathLike[str] | Memory | None = None,
         lanes: Lanes | None = None,
+        secrets: Sequence[str] = (),
         trace_hosts: Sequence[str] = (),
     ) -> None:
         self._propagation = Propagation(trace_hosts)
@@ -139,6 +143,7 @@ class Swarm(runtime.Swarm):
             memory=memory,
             lanes=lanes_from() if lanes is None else lanes,
             traced=self._trace_of if trace_hosts else None,
+            secrets=secrets_from(secrets),
         )
 
     async def __aenter__(self) -> Self:

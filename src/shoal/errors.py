@@ -16,6 +16,7 @@
     │  ├─ AnswerRefused            the run asks no such question, or takes no such answer
     │  ├─ ConnectorFailed          an MCP server cannot be reached, or is not there
     │  ├─ OutputInvalid            its answer is not of the type that was asked for
+    │  ├─ ReplayMismatch           a function asks for something else than it did before
     │  ├─ RunOwned                 another process hosts it
     │  ├─ JournalFailed            the journal cannot write (full disk, permissions)
     │  ├─ JournalNewer             the file was written by a newer version
@@ -177,6 +178,35 @@ class ConnectorFailed(RunError):
 
 class OutputInvalid(RunError):
     """The run is complete, and its answer is not of the type that its spawn asked for."""
+
+
+class ReplayMismatch(RunError):
+    """An agentic function that is run again asks for something else than the journal holds under that number.
+
+    Args:
+        message: What happened and what to do.
+        run_id: The run.
+        frame: Seq of the frame in which it happened.
+        number: Number of the call in it.
+        recorded: What the journal holds: kind of call and digest.
+        asked: What the function asks for now.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        run_id: str | None = None,
+        frame: int = 0,
+        number: int = 0,
+        recorded: tuple[str, str] = ("", ""),
+        asked: tuple[str, str] = ("", ""),
+    ) -> None:
+        super().__init__(message, run_id=run_id)
+        self.frame = frame
+        self.number = number
+        self.recorded = recorded
+        self.asked = asked
 
 
 class RunOwned(RunError):

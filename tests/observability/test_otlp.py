@@ -104,10 +104,10 @@ def test_ctrl_c_in_the_middle_of_a_burst_loses_none(receiver: Receiver, grpc_rec
         [sys.executable, program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **settings}
     ) as running:
         assert running.stdout is not None
-        assert running.stdout.readline() == b"20000 spans wait\n"
+        ready = running.stdout.readline()
         running.send_signal(signal.SIGINT)
         _, told = running.communicate(timeout=50)
-    assert told.rstrip().endswith(b"KeyboardInterrupt")
+    assert (ready, told.rstrip().endswith(b"KeyboardInterrupt")) == (b"20000 spans wait\n", True), told.decode()
     assert b"spans were" not in told
     assert len({span.span_id for span in taking.spans}) == len(taking.spans) == 20_000
 
@@ -134,6 +134,12 @@ async def test_the_variables_say_where_spans_go_and_under_which_name(
     assert receiver.headers[0]["x-team"] == "desk"
 
 
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return who logged something, us or the SDK; what the receiver logs of itself is its own business."""
+    names = [record.name for record in caplog.records if record.levelno >= logging.WARNING]
+    return [name for name in names if name.startswith(("shoal", "opentelemetry"))]
+
+
 def nowhere() -> str:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -147,7 +153,7 @@ async def test_a_receiver_that_is_not_there_troubles_no_run(caplog: pytest.LogCa
         await telemetry.aclose(timeout_s=1)
     counted = telemetry.statistics()
     assert (counted.exported, counted.failed + counted.waiting) == (0, counted.spans)
-    assert [record.name for record in caplog.records] == ["shoal.observability"] * 2
+    assert told(caplog) == ["shoal.observability"]
 
 
 @pytest.mark.parametrize("status", [400, 503])
@@ -157,10 +163,10 @@ async def test_a_receiver_that_answers_errors_troubles_no_run(
     receiver.status = status
     telemetry = otlp(receiver.url, timeout_s=0.2)
     await a_run(telemetry)
-    await telemetry.aclose(timeout_s=1)
+    await telemetry.aclose(timeout_s=10)
     counted = telemetry.statistics()
     assert (counted.exported, counted.failed) == (0, counted.spans)
-    assert len(caplog.records) == 2
+    assert told(caplog) == ["shoal.observability"]
 
 
 async def test_a_receiver_that_hangs_troubles_no_run(receiver: Receiver):
@@ -222,10 +228,10 @@ async def test_a_receiver_over_grpc_that_answers_errors_troubles_no_run_and_is_t
     grpc_receiver.refuses = code
     telemetry = otlp(grpc_receiver.url, protocol="grpc", timeout_s=0.2)
     await a_run(telemetry)
-    await telemetry.aclose(timeout_s=1)
+    await telemetry.aclose(timeout_s=10)
     counted = telemetry.statistics()
     assert (counted.exported, counted.failed) == (0, counted.spans)
-    assert [record.name for record in caplog.records] == ["shoal.observability"] * 2
+    assert told(caplog) == ["shoal.observability"]
 
 
 async def test_a_receiver_over_grpc_that_is_not_there_troubles_no_run(caplog: pytest.LogCaptureFixture):
@@ -234,7 +240,7 @@ async def test_a_receiver_over_grpc_that_is_not_there_troubles_no_run(caplog: py
     await telemetry.aclose(timeout_s=1)
     counted = telemetry.statistics()
     assert (counted.exported, counted.failed + counted.waiting) == (0, counted.spans)
-    assert [record.name for record in caplog.records] == ["shoal.observability"] * 2
+    assert told(caplog) == ["shoal.observability"]
 
 
 async def test_a_receiver_over_grpc_that_hangs_troubles_no_run(grpc_receiver: GrpcReceiver):

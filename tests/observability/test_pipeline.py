@@ -106,6 +106,7 @@ async def test_flushing_sends_what_waits():
 
 
 def test_a_full_queue_drops_and_counts_and_tells_once(caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO)
     exporter = Stuck()
     telemetry = exporting(exporter, queue_spans=8, batch_spans=8)
     run(telemetry, turns=5)
@@ -120,10 +121,12 @@ def test_a_full_queue_drops_and_counts_and_tells_once(caplog: pytest.LogCaptureF
     telemetry.close()
     assert telemetry.statistics().exported == 16
     assert caplog.records[-1].getMessage().startswith("15 spans were not exported (16 exported)")
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 
 @pytest.mark.parametrize("error", [None, OSError("no route")])
 def test_of_failures_the_first_is_told_and_all_are_counted(error: Exception | None, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO)
     telemetry = exporting(Refusing(error), batch_spans=2)
     run(telemetry, turns=10)
     telemetry.close()
@@ -131,7 +134,10 @@ def test_of_failures_the_first_is_told_and_all_are_counted(error: Exception | No
     first, last = [record.getMessage() for record in caplog.records]
     assert first.startswith(f"2 spans could not be exported: {'OSError: no route' if error else 'HTTP 503'}")
     assert last.startswith("13 spans were not exported")
-    assert {record.name for record in caplog.records} == {"shoal.observability"}
+    assert [(record.name, record.levelname) for record in caplog.records] == [
+        ("shoal.observability", "WARNING"),
+        ("shoal.observability", "INFO"),
+    ]
 
 
 def test_a_failure_that_says_nothing_is_told_all_the_same(caplog: pytest.LogCaptureFixture):
@@ -154,6 +160,7 @@ def test_what_other_exporters_of_the_process_log_is_left_alone(caplog: pytest.Lo
 
 
 def test_closing_gives_up_on_an_exporter_that_hangs_and_shuts_it_down_once(caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO)
     exporter = Stuck()
     telemetry = exporting(exporter, batch_spans=1)
     run(telemetry)
@@ -163,6 +170,7 @@ def test_closing_gives_up_on_an_exporter_that_hangs_and_shuts_it_down_once(caplo
     assert exporter.shut == 1
     assert telemetry.statistics().exported == 0
     assert "were not exported" in caplog.records[-1].getMessage()
+    assert [record.levelname for record in caplog.records].count("WARNING") == 1
 
 
 def test_closing_waits_as_long_as_the_receiver_gets_on():

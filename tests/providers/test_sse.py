@@ -107,6 +107,12 @@ def test_the_events_do_not_depend_on_how_the_bytes_are_cut(cuts: list[int]):
     assert len(decoded(STREAM)) == 4
 
 
+@pytest.mark.parametrize("more", [1, 2, 3, 4])
+def test_empty_lines_behind_an_event_take_nothing_of_it(more: int):
+    assert decoded(b"data: x\n\n" + b"\n" * more) == [Event(b"x")]
+    assert decoded(b"data: x\n\n" + b"\n" * more + b"data: y\n\n") == [Event(b"x"), Event(b"y")]
+
+
 @given(lines=st.lists(st.sampled_from(["data: x", "data", "event: e", ":c", "", "id: 1"]), max_size=12), data=st.data())
 def test_events_of_any_lines_with_any_ends_do_not_depend_on_the_cuts(lines: list[str], data: st.DataObject):
     ends = data.draw(st.lists(st.sampled_from(["\n", "\r", "\r\n"]), min_size=len(lines), max_size=len(lines)))

@@ -281,7 +281,7 @@ def test_what_is_taken_out_is_gone_and_what_ships_is_left_alone():
 
 
 @pytest.mark.parametrize(
-    ("fields", "why"), [({"name": "No Good"}, "cannot name a component"), ({"layer": "L2"}, "has the layer 'L2'")]
+    ("fields", "why"), [({"name": "No Good"}, "cannot name a component"), ({"layer": "L3"}, "has the layer 'L3'")]
 )
 def test_a_component_that_has_no_place_is_refused(fields: dict[str, Any], why: str):
     with pytest.raises(ConfigInvalid, match=why):

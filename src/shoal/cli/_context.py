@@ -11,7 +11,7 @@ from shoal.cli._places import JournalOption, JsonOption, RunArgument, program_of
 from shoal.cli._print import line, print_json, print_table, print_text, say
 from shoal.errors import ConfigInvalid, ProviderRefused
 from shoal.providers import Breakpoint, Marking, Message, Request, ToolSpec, shipped_profile
-from shoal.runtime import Reader, RunState
+from shoal.runtime import Reader, RunState, newest_prompt
 from shoal.runtime.context import Prompt, load_rendering
 from shoal.runtime.events import InferenceStarted, StageEntered
 
@@ -41,7 +41,7 @@ def show_prompt(reader: Reader, run_id: str, at: int | None, *, explain: bool, a
     marks = Marks()
     state = state_at(reader, run_id, at, watch=marks.see if as_json or explain else None)
     show_rendered(reader, state)
-    prompt = state.prompt()
+    prompt = _prompt(state)
     breakpoints = marks.of(state, prompt) if as_json or explain else ()
     if as_json:
         print_json(_plain(state, prompt, breakpoints))
@@ -98,11 +98,11 @@ class Marks:
 
     def see(self, state: RunState) -> None:
         """Take note of the request that was just sent."""
-        self.of(state, state.prompt())
+        self.of(state, _prompt(state))
 
     def of(self, state: RunState, prompt: Prompt) -> tuple[Breakpoint, ...]:
         """Return where the markers of *prompt* go; none where the provider sets none, or is none of ours."""
-        provider, model, _ = state.serving
+        provider, model = _serving(state)
         marking = self._marking.get((provider, model))
         if marking is None:
             marking = self._marking[provider, model] = Marking(provider, shipped_profile(model))
@@ -112,9 +112,20 @@ class Marks:
             return ()
 
 
+def _prompt(state: RunState) -> Prompt:
+    """Return what the next request shows: of the stage, or of the call that an agentic function was last at."""
+    return newest_prompt(state) or state.prompt()
+
+
+def _serving(state: RunState) -> tuple[str, str]:
+    """Return who serves that request, and the model."""
+    call = state.frames.calls.get(state.frames.newest)
+    return state.serving[:2] if call is None else (call.opened.provider, call.opened.model)
+
+
 def _request(state: RunState, prompt: Prompt) -> Request:
     return Request(
-        state.serving[1],
+        _serving(state)[1],
         prompt.system,
         prompt.messages,
         prompt.tail,
@@ -126,7 +137,7 @@ def _request(state: RunState, prompt: Prompt) -> Request:
 
 def _plain(state: RunState, prompt: Prompt, breakpoints: Sequence[Breakpoint]) -> dict[str, Any]:
     view = state.view
-    provider, model, window_tokens = state.serving
+    (provider, model), window_tokens = _serving(state), state.serving[2]
     return {
         "run_id": state.run_id,
         "seq": state.seq,
@@ -221,7 +232,7 @@ def _marked(breakpoints: Sequence[Breakpoint]) -> str:
 
 
 def _head(state: RunState, prompt: Prompt) -> str:
-    provider, model, window = state.serving
+    (provider, model), window = _serving(state), state.serving[2]
     return (
         f"run {state.run_id} at event {state.seq}, stage {line(state.stage.name)} on {provider}:{model}: "
         f"about {state.costs(prompt)} of {window} tokens ({_how(state)})"

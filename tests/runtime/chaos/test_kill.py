@@ -99,7 +99,8 @@ def all_events(folder: Path) -> list[Event]:
     return events
 
 
-ELSEWHERE = frozenset({"BudgetReached", "MemoryLoaded", "TokensMeasured", "ToolsFound"})
+FUNCTIONS = frozenset({"CallOpened", "FrameEntered", "FrameLeft", "StepRecorded"})
+ELSEWHERE = FUNCTIONS | {"BudgetReached", "MemoryLoaded", "TokensMeasured", "ToolsFound"}
 """Kinds that this run has none of: each is cut at every commit by the tests of what it is about."""
 
 

@@ -18,7 +18,7 @@ from journalkit import NOW, append, changed, held_by_another, said, spawned
 
 from shoal.errors import DefinitionMissing, JournalFailed, JournalNewer
 from shoal.runtime import Event, SqliteJournal, SqliteReader
-from shoal.runtime.events import RunEnded, RunPaused
+from shoal.runtime.events import CallOpened, FactsRecorded, MemoryLoaded, Payload, RunEnded, RunPaused, ToolsFound
 from shoal.runtime.journal import _retention, prune
 from shoal.runtime.journal._references import RENDERING
 
@@ -130,6 +130,28 @@ def test_what_scripts_rendered_stays_as_long_as_a_run_shows_it(kind: type, data:
             assert reader.definition("shown") == b"shown"
             with pytest.raises(DefinitionMissing):
                 reader.definition("gone")
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        CallOpened(1, 1, (), NOW, tools="shown"),
+        FactsRecorded("environment", "shown"),
+        MemoryLoaded("empty", "shown"),
+        ToolsFound((("tools/a.py", "shown"),)),
+    ],
+    ids=lambda payload: type(payload).__name__,
+)
+def test_what_a_run_was_given_or_offered_stays_as_long_as_it_does(path: Path, payload: Payload):
+    with closing(SqliteJournal(path)) as journal:
+        journal.define("shown", b"shown")
+        journal.define("gone", b"gone")
+    journal_of(path, begun("new"), Event("new", 2, NOW, payload))
+    prune(path, before=NOW + 5 * DAY)
+    with closing(SqliteReader(path)) as reader:
+        assert reader.definition("shown") == b"shown"
+        with pytest.raises(DefinitionMissing):
+            reader.definition("gone")
 
 
 def test_what_was_set_aside_of_a_run_goes_with_it(path: Path):

@@ -19,7 +19,15 @@ from runkit import blueprint, events_of, stage, swarm_of
 from shoal.errors import JournalFailed, JournalNewer, RunNotFound, SpawnRefused
 from shoal.providers import Text
 from shoal.runtime import Event, MemoryJournal, PartStored, SqliteJournal, SqliteReader
-from shoal.runtime.events import NUMBERS, BlueprintChanged, FactsRecorded, MemoryLoaded, RunSpawned, ToolsFound
+from shoal.runtime.events import (
+    NUMBERS,
+    BlueprintChanged,
+    CallOpened,
+    FactsRecorded,
+    MemoryLoaded,
+    RunSpawned,
+    ToolsFound,
+)
 from shoal.runtime.journal import FORMAT, export_tree, import_tree
 from shoal.testing import Say, ScriptedProvider
 
@@ -82,6 +90,8 @@ def test_every_kind_of_event_travels(kind: type, data: st.DataObject):
         payload = msgspec.structs.replace(payload, definition="made", scripts=())
     if isinstance(payload, FactsRecorded | MemoryLoaded):
         payload = msgspec.structs.replace(payload, digest="made")
+    if isinstance(payload, CallOpened):
+        payload = msgspec.structs.replace(payload, tools="made")
     if isinstance(payload, ToolsFound):
         payload = msgspec.structs.replace(payload, files=(("tools/look.py", "made"),))
     lines = exported(Event("r", 2, NOW, payload))

@@ -1,0 +1,98 @@
+"""Values that nobody is to read again, struck out of what comes into a run before an event is made of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import final
+
+import msgspec
+
+from shoal.errors import ConfigInvalid
+from shoal.providers import Completed, Reply, Text, ToolCall
+from shoal.runtime._seeds import Resolved
+from shoal.runtime.tools import ToolResult
+
+LEAST_CHARS = 8
+"""A shorter value would strike out ordinary words."""
+STRUCK = "[redacted]"
+"""What stands in the place of a secret."""
+
+
+@final
+class Secrets:
+    """Strikes secrets out of what tools, people, seeds and models say.
+
+    Args:
+        values: The secrets, by the names under which people know them.
+
+    Raises:
+        ConfigInvalid: One is so short that prompts would not survive without it.
+    """
+
+    def __init__(self, values: Mapping[str, str] | None = None) -> None:
+        values = values or {}
+        for name, value in values.items():
+            if len(value) < LEAST_CHARS:
+                raise ConfigInvalid(
+                    f"the secret `{name}` has {len(value)} characters, and striking it out would destroy prompts; "
+                    f"use one of {LEAST_CHARS} or more, or take the name out"
+                )
+        # The longest first, since one may begin with another; as they are, and as JSON in JSON says them.
+        plain = sorted(set(values.values()), key=lambda value: (-len(value), value))
+        self._plain = tuple(plain)
+        bodies = [Text.of(form).body for value in plain for form in (value, json.dumps(value)[1:-1])]
+        self._bodies = tuple(dict.fromkeys(bodies))
+
+    def __bool__(self) -> bool:
+        return bool(self._plain)
+
+    def __repr__(self) -> str:
+        return f"<Secrets, {len(self._plain)} of them>"
+
+    def strike(self, text: Text) -> Text:
+        """Return *text* without secrets: the same object where it has none."""
+        body = text.body
+        for secret in self._bodies:
+            body = body.replace(secret, STRUCK.encode())
+        return text if body is text.body else Text(body)
+
+    def strike_plain(self, text: str) -> str:
+        """Return *text* without secrets."""
+        for secret in self._plain:
+            text = text.replace(secret, STRUCK)
+        return text
+
+    def in_result(self, result: ToolResult) -> ToolResult:
+        """Return what a tool gave without secrets; the bytes behind its text stay as they are."""
+        if not self._plain:
+            return result
+        return msgspec.structs.replace(result, text=self.strike(result.text), note=self.strike_plain(result.note))
+
+    def in_seed(self, resolved: Resolved) -> Resolved:
+        """Return what a seed gave without secrets; the bytes behind its texts stay as they are."""
+        if not self._plain:
+            return resolved
+        blocks = tuple([msgspec.structs.replace(block, text=self.strike(block.text)) for block in resolved.blocks])
+        notes = tuple([self.strike_plain(note) for note in resolved.notes])
+        return msgspec.structs.replace(resolved, blocks=blocks, notes=notes)
+
+    def in_reply(self, completed: Completed) -> Completed:
+        """Return a reply without secrets; what its vendor wants back goes with one that held some."""
+        if not self._plain:
+            return completed
+        reply = completed.reply
+        struck = Reply(
+            self.strike(reply.text),
+            tuple([_with(call, self.strike(call.arguments)) for call in reply.calls]),
+            self.strike_plain(reply.reasoning),
+            reply.state,
+            reply.parts,
+        )
+        if struck == reply:
+            return completed
+        return msgspec.structs.replace(completed, reply=msgspec.structs.replace(struck, state=None))
+
+
+def _with(call: ToolCall, arguments: Text) -> ToolCall:
+    return call if arguments is call.arguments else msgspec.structs.replace(call, arguments=arguments)
