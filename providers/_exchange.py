@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, cast, final
 
@@ -198,9 +198,8 @@ async def _ask(provider: Provider, request: Request, attempt: _Attempt, on_delta
                 if on_delta is not None:
                     on_delta(event)
         finally:
-            close = getattr(events, "aclose", None)
-            if close is not None:  # which lets go of its connection
-                await close()
+            if isinstance(events, AsyncGenerator):
+                await events.aclose()  # which lets go of its connection
         raise _unavailable(provider, request, "the stream ended without a reply; try again")
     raise _unavailable(provider, request, f"no complete reply within {request.timeout_s!r} s; raise `timeout_s`")
 

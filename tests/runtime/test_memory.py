@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import platform
 
 import anyio
@@ -10,7 +11,7 @@ from runkit import blueprint, stage, swarm_of
 
 from shoal.blueprints import Nudge
 from shoal.runtime import Limits, SpawnRequest
-from shoal.runtime._memory import MANY, give_back
+from shoal.runtime._memory import MANY, _trim, give_back
 from shoal.testing import ScriptedProvider
 
 pytestmark = pytest.mark.anyio
@@ -29,6 +30,15 @@ def test_what_was_freed_behind_something_that_stays_is_given_back():
     held.clear()
     assert give_back()
     assert len(kept) == 100_000
+
+
+def test_a_c_library_that_has_no_such_function_gives_nothing_back(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ctypes, "CDLL", lambda _name: object())
+    _trim.cache_clear()
+    try:
+        assert not give_back()
+    finally:
+        _trim.cache_clear()
 
 
 @pytest.mark.parametrize(("runs", "times"), [(MANY, 1), (MANY - 1, 0), (3 * MANY, 1)])
