@@ -21,9 +21,10 @@ import anyio
 import anyio.lowlevel
 from swarm import BLUEPRINT, Steady, figure, work
 
+from shoal.blueprints import Repetition
 from shoal.providers import Completed, Reply, Request, StreamEvent, Text, Usage
 from shoal.runtime import Event, Limits, SqliteJournal, Swarm
-from shoal.runtime.events import MessageReceived, RunSpawned
+from shoal.runtime.events import InferenceCompleted, MessageReceived, RunSpawned, ToolCallCompleted
 
 TEXT = Text.of("x" * 400)
 
@@ -115,6 +116,27 @@ async def resume(path: Path, runs: int, turns: int) -> tuple[float, int]:
     return seconds, events
 
 
+async def said(path: Path, turns: int) -> int:
+    """Journal a run with so many turns, and return the bytes of its results, calls and replies."""
+    plain = replace(BLUEPRINT, repetition=Repetition(enabled=False))  # each turn makes the same call
+    journal = SqliteJournal(path)
+    limits = Limits(max_iterations=turns + 10)
+    async with Swarm([Steady(turns + 1, 0.0)], journal, limits=limits) as swarm:
+        run = await swarm.spawn(plain, seeds={"path": "a file"}, tools=[work])
+        assert (await run.result()).status == "complete"
+        total = 0
+        for event in journal.read(run.run_id):
+            match event.payload:
+                case InferenceCompleted(text=text, calls=calls):
+                    total += text.size + sum(len(call.name) + call.arguments.size for call in calls)
+                case ToolCallCompleted(text=text):
+                    total += text.size
+                case _:
+                    pass
+    journal.close()
+    return total
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--writers", default="1,100,1000")
@@ -140,6 +162,10 @@ def main() -> None:
         seconds, events = anyio.run(resume, Path(folder) / "resume.db", args.interrupted, args.turns)
         figure("journal/resume", seconds / args.interrupted * 1000, "s a thousand runs", turns=args.turns)
         figure("journal/replay", events / seconds, "events a second")
+        for turns in (200, 800):
+            path = Path(folder) / f"kept-{turns}.db"
+            total = anyio.run(said, path, turns)
+            figure(f"journal/bytes/{turns}", path.stat().st_size / total, "x what was said", turns=turns)
 
 
 if __name__ == "__main__":

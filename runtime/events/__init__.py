@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import cache
 from typing import Any, TypeAlias, cast, final
 
 import msgspec
@@ -364,8 +365,32 @@ _decoders: dict[type, msgspec.json.Decoder[Any]] = {}
 
 
 def encode(payload: Payload) -> bytes:
-    """Return *payload* as the journal keeps it."""
-    return _encoder.encode(payload)
+    """Return *payload* as the journal keeps it: fields at its end that have their default are left out."""
+    data = _encoder.encode(payload)
+    end = last = len(data) - 1
+    for default in _defaults(type(payload)):
+        if not data.endswith(default, 0, end):
+            break
+        end -= len(default)
+    return data if end == last else data[:end] + b"]"
+
+
+@cache
+def _defaults(kind: type[Payload]) -> tuple[bytes, ...]:
+    """Return what the defaults of *kind* are in a row, each with its comma, from the last field on.
+
+    Whatever ends like one of these is one: an array, an object or a text in its place would end in its own bracket or
+    quote, and a quote in a text has a backslash in front of it.
+    """
+    made: list[bytes] = []
+    for field in reversed(msgspec.structs.fields(kind)):
+        if field.default_factory is not msgspec.NODEFAULT:
+            made.append(b"," + _encoder.encode(field.default_factory()))
+        elif field.default is not msgspec.NODEFAULT:
+            made.append(b"," + _encoder.encode(field.default))
+        else:
+            break
+    return tuple(made)
 
 
 def decode(number: int, data: bytes) -> Payload | None:

@@ -17,6 +17,7 @@ from shoal.providers import Text, Usage
 from shoal.runtime.events import (
     KINDS,
     NUMBERS,
+    EntryWritten,
     Event,
     InferenceCompleted,
     Nudged,
@@ -68,7 +69,20 @@ def test_what_was_read_is_written_again_with_the_same_bytes(sample: dict[str, An
     read = decode(sample["number"], sample["row"].encode())
     assert read is not None
     written, row = json.loads(encode(read)), json.loads(sample["row"])
-    assert grew_from(written[: len(row)], row)
+    assert grew_from(written, row[: len(written)])
+    assert decode(sample["number"], json.dumps(row[: len(written)]).encode()) == read
+
+
+def test_fields_that_have_their_default_are_left_out_at_the_end_of_a_row_only():
+    assert encode(EntryWritten("notes", 1, "text", 3)) == b'["notes",1,"text",3]'
+    assert encode(EntryWritten("notes", 1, "text", 3, 7)) == b'["notes",1,"text",3,7]'
+    assert encode(EntryWritten("notes", 1, "text", 3, key="")) == b'["notes",1,"text",3,0,-1,""]'
+
+
+@pytest.mark.parametrize("said", ["", ",", ',"', ',""', "0", ",0", "[]", ",[]", "null", ",null"])
+def test_a_text_that_looks_like_a_default_is_none(said: str):
+    paused = RunPaused("x", said)
+    assert decode(NUMBERS[RunPaused], encode(paused)) == paused
 
 
 def test_the_sample_has_every_kind_with_every_field():
