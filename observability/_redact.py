@@ -12,11 +12,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import final
 
+from shoal.runtime import LEAST_SECRET_CHARS, STRUCK, Secrets
 from shoal.runtime.tools import is_credential
-
-REDACTED = "[redacted]"
-LEAST_CHARS = 8
-"""A value that is shorter would strike out ordinary words."""
 
 _SHAPES = re.compile(
     r"""
@@ -42,13 +39,11 @@ class Redactor:
     """Strikes secrets out of texts.
 
     Args:
-        secrets: Those that are known; values shorter than `LEAST_CHARS` are left alone.
+        secrets: Those that are known; values shorter than `LEAST_SECRET_CHARS` are left alone.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        # The longest first: one may begin with another.
-        known = sorted({secret for secret in secrets if len(secret) >= LEAST_CHARS}, key=len, reverse=True)
-        self._known = re.compile("|".join(map(re.escape, known))) if known else None
+        self._known = Secrets({secret: secret for secret in secrets if len(secret) >= LEAST_SECRET_CHARS})
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> Redactor:
@@ -57,6 +52,4 @@ class Redactor:
 
     def __call__(self, text: str) -> str:
         """Return *text* with `[redacted]` in place of each secret."""
-        if self._known is not None:
-            text = self._known.sub(REDACTED, text)
-        return _SHAPES.sub(REDACTED, text)
+        return _SHAPES.sub(STRUCK, self._known.strike_plain(text))

@@ -30,7 +30,7 @@ from shoal.runtime._orders import GivenTool, SpawnRequest
 from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._pools import Pool, Pools, PoolStatistics
 from shoal.runtime._program import Program, recorded
-from shoal.runtime._secrets import LEAST_CHARS as LEAST_SECRET_CHARS
+from shoal.runtime._secrets import LEAST_SECRET_CHARS, STRUCK, Secrets
 from shoal.runtime._state import RunState, fold
 from shoal.runtime._statistics import LaneStatistics, SwarmStatistics, said_of, statistics_from
 from shoal.runtime._swarm import Swarm
@@ -64,6 +64,7 @@ from shoal.runtime.tools import (
 __all__ = [
     "BUILT_IN",
     "LEAST_SECRET_CHARS",
+    "STRUCK",
     "WIDTHS",
     "AgenticCall",
     "AgenticFunction",
@@ -110,6 +111,7 @@ __all__ = [
     "Run",
     "RunRow",
     "RunState",
+    "Secrets",
     "SeedValue",
     "SpawnRequest",
     "Spawned",

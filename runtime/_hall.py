@@ -783,16 +783,19 @@ class Hall:
         What comes with the child itself, in code or as a script of its own, goes before them.
         """
         listed = {name for stage in bundle.blueprint.stages for name in stage_tools(stage)}
-        listed -= {tool.name for tool in given} | shipped_names(bundle.tools)
-        above: str | None = parent
-        while above is not None and listed:
-            program = self.keeper.made_of.get(above)
-            for tool in () if program is None else program.given:
-                if tool.name in listed:
-                    listed.remove(tool.name)
-                    yield tool
-            live = self.live.get(above)
-            above = self.journal.find(above).parent if live is None else live.state.made_by.parent
+        found = {tool.name: tool for tool in self._given_above(parent) if tool.name in listed}
+        if found:  # the scripts are read only where there is something to be passed on
+            own = {tool.name for tool in given} | shipped_names(bundle.tools)
+            yield from (tool for name, tool in found.items() if name not in own)
+
+    def _given_above(self, run_id: str) -> Iterator[Tool]:
+        """Yield the functions that code gave to the runs above *run_id* and to itself, the root's first."""
+        live = self.live.get(run_id)
+        parent = self.journal.find(run_id).parent if live is None else live.state.made_by.parent
+        if parent is not None:
+            yield from self._given_above(parent)
+        program = self.keeper.made_of.get(run_id)
+        yield from () if program is None else program.given
 
     async def command(self, run_id: str, command: Command, done: Callable[[], None] | None = None) -> None:
         """Carry out *command*, wherever the run is; returns once its effect is durable. *done* as in `steer`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import final
 
@@ -13,7 +14,7 @@ from shoal.providers import Completed, Reply, Text, ToolCall
 from shoal.runtime._seeds import Resolved
 from shoal.runtime.tools import ToolResult
 
-LEAST_CHARS = 8
+LEAST_SECRET_CHARS = 8
 """A shorter value would strike out ordinary words."""
 STRUCK = "[redacted]"
 """What stands in the place of a secret."""
@@ -33,45 +34,43 @@ class Secrets:
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
         values = values or {}
         for name, value in values.items():
-            if len(value) < LEAST_CHARS:
+            if len(value) < LEAST_SECRET_CHARS:
                 raise ConfigInvalid(
                     f"the secret `{name}` has {len(value)} characters, and striking it out would destroy prompts; "
-                    f"use one of {LEAST_CHARS} or more, or take the name out"
+                    f"use one of {LEAST_SECRET_CHARS} or more, or take the name out"
                 )
-        # The longest first, since one may begin with another; as they are, and as JSON in JSON says them.
-        plain = sorted(set(values.values()), key=lambda value: (-len(value), value))
-        self._plain = tuple(plain)
-        bodies = [Text.of(form).body for value in plain for form in (value, json.dumps(value)[1:-1])]
-        self._bodies = tuple(dict.fromkeys(bodies))
+        plain = set(values.values())
+        self._count = len(plain)
+        # As they are, and as JSON in JSON says them; the longest first, since one may begin with another.
+        bodies = {Text.of(form).body for value in plain for form in (value, json.dumps(value)[1:-1])}
+        self._plain = re.compile("|".join(map(re.escape, sorted(plain, key=len, reverse=True)))) if plain else None
+        self._bodies = re.compile(b"|".join(map(re.escape, sorted(bodies, key=len, reverse=True)))) if plain else None
 
     def __bool__(self) -> bool:
-        return bool(self._plain)
+        return self._count > 0
 
     def __repr__(self) -> str:
-        return f"<Secrets, {len(self._plain)} of them>"
+        return f"<Secrets, {self._count} of them>"
 
     def strike(self, text: Text) -> Text:
         """Return *text* without secrets: the same object where it has none."""
-        body = text.body
-        for secret in self._bodies:
-            body = body.replace(secret, STRUCK.encode())
-        return text if body is text.body else Text(body)
+        if self._bodies is None or self._bodies.search(text.body) is None:
+            return text
+        return Text(self._bodies.sub(STRUCK.encode(), text.body))
 
     def strike_plain(self, text: str) -> str:
         """Return *text* without secrets."""
-        for secret in self._plain:
-            text = text.replace(secret, STRUCK)
-        return text
+        return text if self._plain is None else self._plain.sub(STRUCK, text)
 
     def in_result(self, result: ToolResult) -> ToolResult:
         """Return what a tool gave without secrets; the bytes behind its text stay as they are."""
-        if not self._plain:
+        if not self:
             return result
         return msgspec.structs.replace(result, text=self.strike(result.text), note=self.strike_plain(result.note))
 
     def in_seed(self, resolved: Resolved) -> Resolved:
         """Return what a seed gave without secrets; the bytes behind its texts stay as they are."""
-        if not self._plain:
+        if not self:
             return resolved
         blocks = tuple([msgspec.structs.replace(block, text=self.strike(block.text)) for block in resolved.blocks])
         notes = tuple([self.strike_plain(note) for note in resolved.notes])
@@ -79,7 +78,7 @@ class Secrets:
 
     def in_reply(self, completed: Completed) -> Completed:
         """Return a reply without secrets; what its vendor wants back goes with one that held some."""
-        if not self._plain:
+        if not self:
             return completed
         reply = completed.reply
         struck = Reply(

@@ -11,35 +11,17 @@ import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast, final
+from typing import Any, Literal, final
 
 import msgspec
 
-from shoal._config import config_files, settings_in
+from shoal._config import users_table
 from shoal.errors import ConfigInvalid
 from shoal.runtime import McpServer
 from shoal.runtime.tools import is_credential
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SECRET_HEADERS = re.compile(r"auth|cookie|key|token|secret", re.IGNORECASE)
-
-
-def _own(name: str, environ: Mapping[str, str] | None, workdir: Path | None) -> tuple[Path | None, dict[str, Any]]:
-    """Return the table *name* of the user's file, and that file.
-
-    Raises:
-        ConfigInvalid: It is no table, or stands in the working directory's file.
-    """
-    *users, here = config_files(environ, workdir)
-    if name in settings_in(here):
-        where = f"{str(users[0])!r}" if users else "the user's own settings"
-        raise ConfigInvalid(f"{str(here)!r} lies in the working directory and has `[{name}]`; move it to {where}")
-    for path in users:
-        said: object = settings_in(path).get(name, {})
-        if not isinstance(said, dict):
-            raise ConfigInvalid(f"`{name}` in {str(path)!r} is no table; write `[{name}]`")
-        return path, cast("dict[str, Any]", said)
-    return None, {}
 
 
 def expanded(values: Mapping[str, str], environ: Mapping[str, str] | None = None) -> Mapping[str, str]:
@@ -85,7 +67,7 @@ def servers_from(environ: Mapping[str, str] | None = None, workdir: Path | None 
     Raises:
         ConfigInvalid: The file cannot be read, says what is of no use, or holds a secret.
     """
-    path, said = _own("mcp", environ, workdir)
+    path, said = users_table("mcp", environ, workdir)
     return tuple([_server(path, name, table, environ) for name, table in said.items()])
 
 
@@ -136,7 +118,7 @@ def memory_from(environ: Mapping[str, str] | None = None, workdir: Path | None =
     Raises:
         ConfigInvalid: The file cannot be read, or says what is of no use.
     """
-    path, said = _own("memory", environ, workdir)
+    path, said = users_table("memory", environ, workdir)
     if not said:
         return None
     try:
@@ -185,7 +167,7 @@ def receiver_from(environ: Mapping[str, str] | None = None, workdir: Path | None
     Raises:
         ConfigInvalid: The file cannot be read, or says what is of no use.
     """
-    path, said = _own("telemetry", environ, workdir)
+    path, said = users_table("telemetry", environ, workdir)
     if not said:
         return None
     try:

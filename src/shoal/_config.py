@@ -61,6 +61,34 @@ def model_profiles(environ: Mapping[str, str] | None = None, workdir: Path | Non
     return made
 
 
+def users_table(
+    name: str, environ: Mapping[str, str] | None = None, workdir: Path | None = None
+) -> tuple[Path | None, dict[str, Any]]:
+    """Return the table *name* of the user's file, and that file; a working directory, maybe a stranger's, has no say.
+
+    Args:
+        name: The table.
+        environ: The variables; `None` takes the process's.
+        workdir: The working directory; `None` takes the process's.
+
+    Returns:
+        The file, `None` where the user has none, and the table, empty where that has none.
+
+    Raises:
+        ConfigInvalid: A file cannot be read, it is no table, or it stands in the working directory's file.
+    """
+    *users, here = config_files(environ, workdir)
+    if name in settings_in(here):
+        where = f"{str(users[0])!r}" if users else "the user's own settings"
+        raise ConfigInvalid(f"{str(here)!r} lies in the working directory and has `[{name}]`; move it to {where}")
+    for path in users:
+        said: object = settings_in(path).get(name, {})
+        if not isinstance(said, dict):
+            raise ConfigInvalid(f"`{name}` in {str(path)!r} is no table; write `[{name}]`")
+        return path, dict(cast("dict[str, Any]", said))
+    return None, {}
+
+
 def settings_in(path: Path) -> Mapping[str, Any]:
     """Return the tables of the file at *path*, by name; none where there is no such file.
 

@@ -8,7 +8,7 @@ from typing import final
 
 import msgspec
 
-from shoal._config import config_files, settings_in
+from shoal._config import users_table
 from shoal.errors import ConfigInvalid
 
 
@@ -35,16 +35,11 @@ def keeping_from(environ: Mapping[str, str] | None = None, workdir: Path | None 
     Raises:
         ConfigInvalid: A file cannot be read, or says what is of no use.
     """
-    *users, here = config_files(environ, workdir)
-    if "journal" in settings_in(here):
-        where = f"{str(users[0])!r}" if users else "the user's own settings"
-        raise ConfigInvalid(f"{str(here)!r} lies in the working directory and has `[journal]`; move it to {where}")
-    for path in users:
-        try:
-            said = msgspec.convert(settings_in(path).get("journal", {}), Keeping)
-        except msgspec.ValidationError as exc:
-            raise ConfigInvalid(f"`[journal]` in {str(path)!r} is of no use: {exc}; mend the file") from exc
-        if said.keep_days is not None and not said.keep_days > 0:
-            raise ConfigInvalid(f"`keep_days` in {str(path)!r} is {said.keep_days!r}; give days, more than 0")
-        return said
-    return Keeping()
+    path, table = users_table("journal", environ, workdir)
+    try:
+        said = msgspec.convert(table, Keeping)
+    except msgspec.ValidationError as exc:
+        raise ConfigInvalid(f"`[journal]` in {str(path)!r} is of no use: {exc}; mend the file") from exc
+    if said.keep_days is not None and not said.keep_days > 0:
+        raise ConfigInvalid(f"`keep_days` in {str(path)!r} is {said.keep_days!r}; give days, more than 0")
+    return said

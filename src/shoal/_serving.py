@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast, final
+from typing import final
 
 import msgspec
 
-from shoal._config import config_files, settings_in
+from shoal._config import users_table
 from shoal._makers import MAKERS
 from shoal.errors import ConfigInvalid
 
@@ -52,20 +52,7 @@ def providers_said(environ: Mapping[str, str] | None = None, workdir: Path | Non
     Raises:
         ConfigInvalid: A file cannot be read, or says what is of no use.
     """
-    *users, here = config_files(environ, workdir)
-    if "providers" in settings_in(here):
-        where = f"{str(users[0])!r}" if users else "the user's own settings"
-        raise ConfigInvalid(f"{str(here)!r} lies in the working directory and has `[providers]`; move it to {where}")
-    for path in users:
-        return _read(path)
-    return ProvidersSaid()
-
-
-def _read(path: Path) -> ProvidersSaid:
-    said: object = settings_in(path).get("providers", {})
-    if not isinstance(said, dict):
-        raise ConfigInvalid(f"`providers` in {str(path)!r} is no table; write `[providers]`")
-    tables = dict(cast("dict[str, Any]", said))
+    path, tables = users_table("providers", environ, workdir)
     try:
         use = msgspec.convert(tables.pop("use", ()), tuple[str, ...])
         by_name = {name: msgspec.convert(table, ProviderSaid) for name, table in tables.items()}

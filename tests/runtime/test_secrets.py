@@ -143,6 +143,12 @@ def test_a_secret_that_begins_with_another_is_struck_out_whole():
     assert secrets.strike_plain("123456789 12345678") == "[redacted] [redacted]"
 
 
+def test_a_secret_that_stands_in_what_is_put_in_its_place_is_struck_out_once():
+    secrets = Secrets({"A": "redacted", "B": "12345678"})
+    assert secrets.strike_plain("12345678") == "[redacted]"
+    assert str(secrets.strike(Text.of("12345678 redacted"))) == "[redacted] [redacted]"
+
+
 def test_a_secret_that_is_too_short_is_refused_by_its_name_without_being_told():
     with pytest.raises(ConfigInvalid, match="the secret `DOOR` has 7 characters") as refused:
         Secrets({"DOOR": "sesame!"})

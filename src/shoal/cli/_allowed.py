@@ -21,6 +21,9 @@ from shoal.runtime import BUILT_IN, BudgetGiven, Permissions
 AllowOption: TypeAlias = Annotated[
     tuple[str, ...], Parameter(name="--allow", negative="", help="A tool that may be called without asking.")
 ]
+SeedOption: TypeAlias = Annotated[
+    tuple[str, ...], Parameter(name="--seed", negative="", help="NAME=TEXT or NAME=@FILE, a region's value.")
+]
 YesOption: TypeAlias = Annotated[
     bool,
     Parameter(name="--yes", negative="", help="Allow every tool that would need approval; what is denied stays so."),

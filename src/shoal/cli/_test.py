@@ -16,7 +16,7 @@ import shoal
 from shoal._beyond import servers_from
 from shoal._environment import providers_from
 from shoal.blueprints import Blueprint, load, resolve
-from shoal.cli._allowed import AllowOption, NoSeedCommandsOption, permissions_of
+from shoal.cli._allowed import AllowOption, NoSeedCommandsOption, SeedOption, permissions_of
 from shoal.cli._context import show_prompt
 from shoal.cli._places import JsonOption
 from shoal.cli._print import complain, line, print_json, say
@@ -40,10 +40,7 @@ def command(
     only: Annotated[str, Parameter(name="--filter", help="Run the tests whose name holds this.")] = "",
     task: Annotated[str | None, Parameter(help="What it is to do.")] = None,
     workdir: Annotated[Path, Parameter(help="The folder that its tools and seeds may read.")] = Path(),
-    seed: Annotated[
-        tuple[str, ...],
-        Parameter(name="--seed", negative="", help="NAME=TEXT or NAME=@FILE, a region's value."),
-    ] = (),
+    seed: SeedOption = (),
     model: Annotated[str | None, Parameter(help="PROVIDER:MODEL, in place of every stage's.")] = None,
     allow: AllowOption = (),
     no_seed_commands: NoSeedCommandsOption = False,
