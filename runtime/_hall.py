@@ -69,7 +69,6 @@ from shoal.runtime._serving import Servants
 from shoal.runtime._side import condensed
 from shoal.runtime._spawn import Birth, Drafting, conceive, give_birth, part_of
 from shoal.runtime._standings import Standing, Standings
-from shoal.runtime._state import RunState
 from shoal.runtime._transforms import as_seeds, carried
 from shoal.runtime.context import AGENTIC, SHIPPED, Components
 from shoal.runtime.events import (
@@ -85,6 +84,7 @@ from shoal.runtime.events import (
 )
 from shoal.runtime.journal import Journal
 from shoal.runtime.scripts import MARK, Functions, Sandbox
+from shoal.runtime.state import RunState
 from shoal.runtime.tools import Memory, Permissions, Shell, Tool
 
 Watcher = Callable[[TextDelta], None]

@@ -46,13 +46,13 @@ from shoal.runtime._resuming import cancel_orphans, claim, definitions, open_run
 from shoal.runtime._running import entered
 from shoal.runtime._secrets import Secrets
 from shoal.runtime._spawn import Birth
-from shoal.runtime._state import RunState
 from shoal.runtime._statistics import SwarmStatistics, statistics_of
 from shoal.runtime._trees import HALL, Started
 from shoal.runtime.context import SHIPPED, Components, ContextComponent
 from shoal.runtime.events import BudgetGiven
 from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow, RunStatus
 from shoal.runtime.scripts import Functions
+from shoal.runtime.state import RunState
 from shoal.runtime.tools import FolderMemory, Memory, Permissions, Tool, as_tool
 
 T = TypeVar("T")
