@@ -203,9 +203,10 @@ async def _recalled(live: Live, prompt: str) -> str:
 
 def _candidates(asking: _Asking) -> list[Serving]:
     live = asking.live
-    choices = [name.partition(":") for name in asking.asked.models]
-    settings = ModelSettings(tuple([ModelChoice(provider, model or None) for provider, _, model in choices]))
-    found = live.host.serving(settings, live.state.made_by.model)
+    choices = tuple([ModelChoice.of(name) for name in asking.asked.models])
+    # An order that stands in code is meant.
+    settings = ModelSettings(choices, allow_user_default=not choices)
+    found = live.host.serving(settings, live.state.made_by.model, live.state.made_by.default_model)
     return [each for each in found if each.label not in asking.tried]
 
 

@@ -64,8 +64,8 @@ async def enter(live: Live, stage: str, serving: Serving) -> None:
 
 async def enter_next(live: Live, stage: str) -> None:
     """Enter *stage* under the first that can serve it."""
-    program = live.state.program.stages[stage]
-    await enter(live, stage, live.host.serving(program.model, live.state.made_by.model)[0])
+    made, program = live.state.made_by, live.state.program.stages[stage]
+    await enter(live, stage, live.host.serving(program.model, made.model, made.default_model)[0])
 
 
 async def say(live: Live, reason: str, text: str, *, answer: int = 0) -> None:

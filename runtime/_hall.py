@@ -150,6 +150,8 @@ class Hall:
         lanes: Lanes | None = None,
     ) -> None:
         self.lane_defaults = lanes or Lanes()
+        self.default_model: str | None = None
+        """What its user prefers, of runs that begin here; see `Servants.of`."""
         self.traced: Traced | None = None
         self.secrets = Secrets()
         """Says which span a request belongs to; `None` where nobody is to know."""
@@ -202,9 +204,9 @@ class Hall:
 
     # --- services (Host)
 
-    def serving(self, model: ModelSettings | None, override: str | None) -> Sequence[Serving]:
+    def serving(self, model: ModelSettings | None, override: str | None, default: str | None) -> Sequence[Serving]:
         """Return who may serve a stage with these settings, best first."""
-        return self.servants.of(model, override)
+        return self.servants.of(model, override, default)
 
     def breaker(self, provider: str) -> Breaker:
         """Return the circuit breaker of *provider*."""
@@ -721,6 +723,7 @@ class Hall:
             budgets=() if wanted.detached else made.budgets,
             restarts=_rule_of(live.state.stage.stage.supervision) if wanted.source else None,
             entered=_entered(wanted.blueprint),
+            default_model=made.default_model,
         )
         spawned = ChildSpawned(
             run_id,

@@ -111,8 +111,13 @@ class Host(Protocol):
     traced: Traced | None
     secrets: Secrets
 
-    def serving(self, model: ModelSettings | None, override: str | None) -> Sequence[Serving]:
-        """Return who may serve a stage with these settings, best first; *override* (`provider:model`) wins over all.
+    def serving(self, model: ModelSettings | None, override: str | None, default: str | None) -> Sequence[Serving]:
+        """Return who may serve a stage with these settings, best first.
+
+        Args:
+            model: The settings; `None` for none.
+            override: `provider:model` that wins over all; `None` for none.
+            default: What its user prefers, as `provider` or `provider:model`; `None` for none.
 
         Raises:
             SpawnRefused: Nobody can; the message says what was tried.

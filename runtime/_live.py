@@ -287,4 +287,5 @@ class Live:
 
     def candidates(self) -> tuple[Serving, ...]:
         """Return who may serve the current stage, best first."""
-        return tuple(self.host.serving(self.state.stage.model, self.state.made_by.model))
+        made = self.state.made_by
+        return tuple(self.host.serving(self.state.stage.model, made.model, made.default_model))

@@ -83,6 +83,9 @@ class Swarm:
         memory: What agents remember from run to run: a folder of Markdown files, or a memory of your own; `None` for
             nothing.
         lanes: How lanes serve runs whose blueprint says nothing else; `None` for what ships.
+        default_model: What the user prefers, as `provider` or `provider:model`: it serves stages that name no model,
+            and leads the lists that have it, where they let it (`allow_user_default`). `None` for the first provider
+            and for lists as they stand.
         traced: Says which span a request belongs to, by run, root, seq and model; `None` says it of none.
         secrets: Values, by name, that are struck out of what tools, people, seeds and models say before an event is
             made of it, and so stand in no journal, prompt, log or span.
@@ -110,12 +113,14 @@ class Swarm:
         components: Sequence[ContextComponent] = (),
         memory: str | os.PathLike[str] | Memory | None = None,
         lanes: Lanes | None = None,
+        default_model: str | None = None,
         traced: Traced | None = None,
         secrets: Mapping[str, str] | None = None,
     ) -> None:
         self._traced = traced
         self._secrets = Secrets(secrets)
         self._lanes = lanes
+        self._default_model = default_model
         self._providers = tuple(providers)
         self._observers = tuple(observers)
         self._limits = limits or Limits()
@@ -166,6 +171,9 @@ class Swarm:
             self._memory,
             self._lanes,
         )
+        if self._default_model is not None:
+            hall.servants.check_default(self._default_model)
+        hall.default_model = self._default_model
         hall.traced = self._traced
         hall.secrets = self._secrets
         self.journal.observers.extend(self._observers)
@@ -488,6 +496,7 @@ class Swarm:
             unattended=wanted.unattended or called is not None,
             key=wanted.key,
             model=wanted.model,
+            default_model=self._default_model,
             output_dir=None if wanted.output_dir is None else _absolute(wanted.output_dir),
             trace=wanted.trace,
             output_format="json" if wanted.returns is not None else wanted.output_format,

@@ -193,6 +193,7 @@ class _Agent:
                     deeper=hall.limits.max_child_depth if deeper is None else deeper,
                     unattended=called is not None,
                     model=wanted.model,
+                    default_model=hall.default_model,
                     key=key,
                     entered=None if called is None else entered(called.function, called.arguments),
                 )
