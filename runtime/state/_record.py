@@ -154,9 +154,9 @@ class RunRecord:
         # The run as a whole.
         self.seq = 0
         self.phase: Phase = "running"
-        self.last_at = 0.0
+        self.last_at: float = 0.0
         """When its newest event happened, in unix seconds."""
-        self.ran_s = 0.0
+        self.ran_s: float = 0.0
         """How long it has been running up to its newest event, in seconds, without pauses and without a host."""
         self.spawned: RunSpawned | None = None
         self.copied = 0
