@@ -199,6 +199,12 @@ class ModelChoice:
     provider: str
     model: str | None = None
 
+    @classmethod
+    def of(cls, said: str) -> ModelChoice:
+        """Return the candidate that `provider` or `provider:model` names."""
+        provider, _, model = said.partition(":")
+        return cls(provider, model or None)
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -207,7 +213,7 @@ class ModelSettings:
 
     Args:
         models: Candidates, best first.
-        allow_user_default: The user's default provider may move to the front.
+        allow_user_default: The user's default may lead *models*, or serve where there are none.
         timeout_s: Seconds for one call; `None` is the host's.
         max_tokens: Reply budget; `None` is the model's maximum.
         temperature: `None` leaves it to the model.
@@ -220,6 +226,24 @@ class ModelSettings:
     max_tokens: int | None = None
     temperature: float | None = None
     parameters: Mapping[str, Any] = field(default_factory=_empty)
+
+    def led_by(self, preferred: ModelChoice, usual: str | None) -> tuple[ModelChoice, ...]:
+        """Return the candidates as they stand for a user who prefers a provider, where they may be moved.
+
+        Those of that provider come first, and of them the preferred model. Nothing is added: whoever wrote the list
+        knows which models do.
+
+        Args:
+            preferred: What the user prefers; without a model, that provider's candidates keep their order.
+            usual: The model that a candidate of that provider means if it names none; `None` for none.
+        """
+
+        def place(choice: ModelChoice) -> int:
+            if choice.provider != preferred.provider:
+                return 2
+            return 0 if preferred.model is not None and (choice.model or usual) == preferred.model else 1
+
+        return tuple(sorted(self.models, key=place)) if self.allow_user_default else self.models
 
 
 @final

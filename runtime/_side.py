@@ -414,7 +414,7 @@ def _lane_serving(live: Live, settings: LaneSettings) -> Serving:
     serving = live.serving()
     if settings.model is None:
         return serving
-    for candidate in live.host.serving(live.state.stage.model, None):
+    for candidate in live.host.serving(live.state.stage.model, None, live.state.made_by.default_model):
         if candidate.provider.name == settings.model.provider:
             model = settings.model.model or candidate.model
             return Serving(candidate.provider, model, candidate.provider.profile(model))

@@ -46,13 +46,13 @@ from shoal.runtime._resuming import cancel_orphans, claim, definitions, open_run
 from shoal.runtime._running import entered
 from shoal.runtime._secrets import Secrets
 from shoal.runtime._spawn import Birth
-from shoal.runtime._state import RunState
 from shoal.runtime._statistics import SwarmStatistics, statistics_of
 from shoal.runtime._trees import HALL, Started
 from shoal.runtime.context import SHIPPED, Components, ContextComponent
 from shoal.runtime.events import BudgetGiven
 from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow, RunStatus
 from shoal.runtime.scripts import Functions
+from shoal.runtime.state import RunState
 from shoal.runtime.tools import FolderMemory, Memory, Permissions, Tool, as_tool
 
 T = TypeVar("T")
@@ -83,6 +83,9 @@ class Swarm:
         memory: What agents remember from run to run: a folder of Markdown files, or a memory of your own; `None` for
             nothing.
         lanes: How lanes serve runs whose blueprint says nothing else; `None` for what ships.
+        default_model: What the user prefers, as `provider` or `provider:model`: it serves stages that name no model,
+            and leads the lists that have it, where they let it (`allow_user_default`). `None` for the first provider
+            and for lists as they stand.
         traced: Says which span a request belongs to, by run, root, seq and model; `None` says it of none.
         secrets: Values, by name, that are struck out of what tools, people, seeds and models say before an event is
             made of it, and so stand in no journal, prompt, log or span.
@@ -110,12 +113,14 @@ class Swarm:
         components: Sequence[ContextComponent] = (),
         memory: str | os.PathLike[str] | Memory | None = None,
         lanes: Lanes | None = None,
+        default_model: str | None = None,
         traced: Traced | None = None,
         secrets: Mapping[str, str] | None = None,
     ) -> None:
         self._traced = traced
         self._secrets = Secrets(secrets)
         self._lanes = lanes
+        self._default_model = default_model
         self._providers = tuple(providers)
         self._observers = tuple(observers)
         self._limits = limits or Limits()
@@ -166,6 +171,9 @@ class Swarm:
             self._memory,
             self._lanes,
         )
+        if self._default_model is not None:
+            hall.servants.check_default(self._default_model)
+        hall.default_model = self._default_model
         hall.traced = self._traced
         hall.secrets = self._secrets
         self.journal.observers.extend(self._observers)
@@ -488,6 +496,7 @@ class Swarm:
             unattended=wanted.unattended or called is not None,
             key=wanted.key,
             model=wanted.model,
+            default_model=self._default_model,
             output_dir=None if wanted.output_dir is None else _absolute(wanted.output_dir),
             trace=wanted.trace,
             output_format="json" if wanted.returns is not None else wanted.output_format,
@@ -616,7 +625,7 @@ class Swarm:
             raise
         program = programs.get(row.run_id) or hall.keeper.made_of.get(row.run_id)
         function = None if program is None else program.function
-        returns = None if function is None else hall.function(function.qualname).returns
+        returns = None if function is None else hall.programs.function(function.qualname).returns
         await write_off(hall, lost)
         await take_up(hall, {run_id: programs[run_id] for run_id in run_ids if run_id in programs})
         orphans = await cancel_orphans(hall, rows)
@@ -632,11 +641,8 @@ class Swarm:
         return program
 
     async def _program(self, blueprint: str | Path | Blueprint | AgenticCall[Any], given: Sequence[Tool]) -> Program:
-        hall = self.hall
-        if isinstance(blueprint, AgenticCall):
-            return await hall.program(hall.enlist(blueprint.function))
-        bundle = hall.adopt(blueprint) if isinstance(blueprint, Blueprint) else hall.bundle(blueprint)
-        return await hall.program(bundle, given)
+        programs = self.hall.programs
+        return await programs.of(programs.bundle(blueprint), given)
 
     async def fork(
         self, run_id: str, *, at: int | None = None, tools: Sequence[GivenTool | AgenticFunction[..., Any]] = ()
@@ -667,7 +673,7 @@ class Swarm:
         """Return what is given again for a run that is taken up; agentic functions are taken note of."""
         for each in tools:
             if isinstance(each, AgenticFunction):
-                self.hall.enlist(cast("AgenticFunction[..., Any]", each))
+                self.hall.programs.enlist(cast("AgenticFunction[..., Any]", each))
         return [as_tool(each) for each in tools if not isinstance(each, AgenticFunction)]
 
     # --- steering

@@ -71,6 +71,7 @@ class RunSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
         scripts: Scripts that are not in its definition, such as those of seeds: path, as the blueprint writes it, and
             the digest under which the journal holds the text.
         forked_from: The run that its first events are copied from, and how many those are; `None` for none.
+        default_model: What its user prefers, as `provider` or `provider:model`; `None` for nothing.
     """
 
     name: str
@@ -100,6 +101,7 @@ class RunSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
     budgets: tuple[str, ...] = ()
     budget: BudgetGiven | None = None
     restarts: RestartRule | None = None
+    default_model: str | None = None
 
 
 @final

@@ -21,6 +21,7 @@ from shoal._granted import permissions_from
 from shoal._held import Held
 from shoal._narrowing import lanes_from, limits_from, pools_from
 from shoal._secrets import secrets_from
+from shoal._serving import default_model_from
 from shoal.blueprints import Lanes
 from shoal.errors import ConfigInvalid, JournalFailed
 from shoal.observability import Metrics, Propagation, Telemetry, current_traceparent, metrics_otlp, otlp, through
@@ -76,6 +77,9 @@ class Swarm(runtime.Swarm):
         lanes: How lanes serve runs whose blueprint says nothing else; `None` takes what the settings say.
         secrets: Names of variables of the environment whose values are struck out of what tools, people, seeds and
             models say, before it comes into a run; the keys of vendors are among them by themselves.
+        default_model: What you prefer, as `provider` or `provider:model`: it serves stages that name no model, and
+            leads the lists that have it, where they let it (`allow_user_default`). `None` takes what the settings say
+            where *providers* is `None` too.
         trace_hosts: Hosts, such as `gateway.example`, whose servers are told with each request which span it belongs to
             (`traceparent`); all others learn nothing.
 
@@ -108,6 +112,7 @@ class Swarm(runtime.Swarm):
         memory: str | os.PathLike[str] | Memory | None = None,
         lanes: Lanes | None = None,
         secrets: Sequence[str] = (),
+        default_model: str | None = None,
         trace_hosts: Sequence[str] = (),
     ) -> None:
         self._propagation = Propagation(trace_hosts)
@@ -121,8 +126,11 @@ class Swarm(runtime.Swarm):
         self._metrics: Metrics | None = None
         self._watching = tuple(observers)
         shows_life = self._path is not None or (isinstance(given, SqliteJournal) and given.host is not None)
+        serving = providers_from() if providers is None else providers
+        if providers is None and default_model is None:
+            default_model = default_model_from(serving)
         super().__init__(
-            providers_from() if providers is None else providers,
+            serving,
             given,
             observers,
             limits=limits_from() if limits is None else limits,
@@ -142,6 +150,7 @@ class Swarm(runtime.Swarm):
             components=components,
             memory=memory,
             lanes=lanes_from() if lanes is None else lanes,
+            default_model=default_model,
             traced=self._trace_of if trace_hosts else None,
             secrets=secrets_from(secrets),
         )

@@ -51,7 +51,7 @@ async def test_a_swarm_without_arguments_is_offline_and_in_memory():
         assert isinstance(swarm.journal, MemoryJournal)
         run = await swarm.spawn(ANSWERS, task="Say something.")
         assert run.name == "answers"
-        assert [s.provider.name for s in swarm.hall.serving(None, None)] == ["offline"]
+        assert [s.provider.name for s in swarm.hall.serving(None, None, None)] == ["offline"]
 
 
 async def test_the_environment_names_the_provider(monkeypatch: pytest.MonkeyPatch):

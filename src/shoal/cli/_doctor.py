@@ -81,7 +81,7 @@ async def _all(journal: Path | None) -> Sequence[Check]:
 def _settings() -> Check:
     try:
         profiles, _ = model_profiles(), permissions_from()
-        _, _, _, _ = limits_from(), pools_from(), lanes_from(), providers_said()
+        _, _, _, preferred = limits_from(), pools_from(), lanes_from(), providers_said().default_model
         servers, memory, _ = servers_from(), memory_from(), receiver_from()
     except ConfigInvalid as error:
         return Check("settings", "failed", str(error), "Mend the file, or take the table out.")
@@ -90,6 +90,8 @@ def _settings() -> Check:
         return Check("settings", "ok", "no file of settings; defaults hold")
     named = {"models": tuple(profiles), "MCP servers": tuple(server.name for server in servers)}
     said = [f"{what}: {', '.join(names) or 'none'}" for what, names in named.items() if names or what == "models"]
+    if preferred is not None:
+        said.append(f"default model: {preferred}")
     if memory is not None:
         said.append(f"memory: {memory}")
     return Check("settings", "ok", "; ".join((", ".join(there), *said)))

@@ -17,6 +17,7 @@ import anyio.to_thread
 import shoal
 from shoal._environment import wants_telemetry
 from shoal._keeping import Keeping, keeping_from
+from shoal._serving import default_model_from
 from shoal.cli._desk import Desk
 from shoal.cli._print import complain, is_terminal
 from shoal.cli._progress import Progress, RunView
@@ -124,6 +125,7 @@ async def _hosted(hosting: Hosting, begin: Begin, progress: Progress, interrupts
         observers=[progress.record],
         permissions=hosting.permissions,
         memory=hosting.memory,
+        default_model=default_model_from(hosting.providers),
         telemetry="otlp" if hosting.telemetry else None,
     )
     ending = Ending(progress)

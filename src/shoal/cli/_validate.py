@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from shoal._environment import providers_from
 from shoal._granted import permissions_from
+from shoal._serving import default_model_from
 from shoal.blueprints import Blueprint, Finding, check, locate, resolve
 from shoal.cli._places import JsonOption
 from shoal.cli._print import line, print_json, print_table, say
@@ -59,7 +60,15 @@ def findings_at(path: Path, seen: set[Path]) -> Iterator[Finding]:
     if blueprint is None:
         yield from found
         return
-    more = anyio.run(lambda: examine(blueprint, providers=providers_from(), permissions=permissions_from()))
+    serving = providers_from()
+    more = anyio.run(
+        lambda: examine(
+            blueprint,
+            providers=serving,
+            permissions=permissions_from(),
+            default_model=default_model_from(serving),
+        )
+    )
     yield from locate(path, (*found, *more))
     for worker in _workers(blueprint):
         try:

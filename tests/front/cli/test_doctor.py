@@ -43,6 +43,13 @@ def test_people_get_a_table_and_what_to_do(shell: Shell, monkeypatch: pytest.Mon
     assert KEY not in said.out + said.err
 
 
+def test_settings_are_named_with_the_model_that_is_preferred(shell: Shell):
+    settings = Path("../config/shoal/shoal.toml")
+    settings.parent.mkdir(parents=True)
+    settings.write_text('[providers]\ndefault_model = "offline:mine"\n')
+    assert found(shell("doctor", "--json"))["settings"]["said"].endswith("models: none; default model: offline:mine")
+
+
 def test_settings_are_named_with_the_models_that_they_speak_of(shell: Shell):
     Path("shoal.toml").write_text("[models.mine]\ncontext = 9000\n")
     assert found(shell("doctor", "--json"))["settings"]["said"].endswith("shoal.toml; models: mine")
