@@ -36,11 +36,8 @@ class Misfit(ValueError):
 
     def inside(self, place: str | int, name: object) -> Misfit:
         """Return this with one more place in front of its path: a key, or an element by its *name* if it has one."""
-        if isinstance(place, int):
-            place = f".{name}" if isinstance(name, str) else f"[{place}]"
-        else:
-            place = f".{place}"
-        self.path = place + self.path
+        key = name if isinstance(place, int) and isinstance(name, str) else place
+        self.path = (f".{key}" if isinstance(key, str) else f"[{key}]") + self.path
         return self
 
     def __str__(self) -> str:
