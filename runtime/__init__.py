@@ -31,7 +31,6 @@ from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._pools import Pool, Pools, PoolStatistics
 from shoal.runtime._program import Program, recorded
 from shoal.runtime._secrets import LEAST_SECRET_CHARS, STRUCK, Secrets
-from shoal.runtime._state import RunState, fold
 from shoal.runtime._statistics import LaneStatistics, SwarmStatistics, said_of, statistics_from
 from shoal.runtime._swarm import Swarm
 from shoal.runtime._trees import Started, agent
@@ -46,6 +45,7 @@ from shoal.runtime.journal import (
     SqliteJournal,
     SqliteReader,
 )
+from shoal.runtime.state import RunState, fold
 from shoal.runtime.tools import (
     BUILT_IN,
     Effects,

@@ -15,9 +15,9 @@ from shoal.runtime._control import Cancel, Send
 from shoal.runtime._failures import failure_text, first_paragraph
 from shoal.runtime._host import ChildRequest
 from shoal.runtime._live import Live
-from shoal.runtime._visit import Child, Turn
 from shoal.runtime.events import ChildEnded, ToolCallCompleted, ToolCallStarted
 from shoal.runtime.journal import RunRow
+from shoal.runtime.state import Child, Turn
 from shoal.runtime.tools import AGENT_CHECK, AGENT_SEND, AGENT_SPAWN, AGENT_WAIT, ToolResult
 
 

@@ -34,14 +34,11 @@ from shoal.runtime._call_prompt import around_call, call_prompt, inside_of, offe
 from shoal.runtime._calls import end_leftovers, interrupted, line_rules, run_one, stopped
 from shoal.runtime._failures import failure_text
 from shoal.runtime._faults import fault_of, revived
-from shoal.runtime._frames import Again, Call, Round
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
 from shoal.runtime._measure import Size, measure, size_of
 from shoal.runtime._parts import made_by_model
 from shoal.runtime._people import approved
-from shoal.runtime._state import BUILD
-from shoal.runtime._visit import Turn
 from shoal.runtime.context import INPUT, MEMORY_PREFETCH, Prompt, opening, stand
 from shoal.runtime.events import (
     CallOpened,
@@ -52,6 +49,7 @@ from shoal.runtime.events import (
     ToolCallCompleted,
     ToolCallStarted,
 )
+from shoal.runtime.state import BUILD, Again, Call, Round, Turn
 from shoal.runtime.tools import SHELL, Tool, ToolResult, as_result, judge, summary, with_line
 
 if TYPE_CHECKING:

@@ -24,7 +24,6 @@ from shoal.runtime._scripting import frees
 from shoal.runtime._seeds import Resolved, Sources, check_callers, look_up_all, resolve_seeds
 from shoal.runtime._sources import Moment, sources
 from shoal.runtime._spawn import Drafting, check_serving, has_budget, sources_given, sow
-from shoal.runtime._state import RunState
 from shoal.runtime._tooling import tool_context
 from shoal.runtime._unbuilt import refuse_unbuilt
 from shoal.runtime.events import (
@@ -36,6 +35,7 @@ from shoal.runtime.events import (
 )
 from shoal.runtime.journal import Reader
 from shoal.runtime.scripts import Script
+from shoal.runtime.state import RunState
 
 
 def made_of(reader: Reader, run_id: str) -> RunSpawned:

@@ -6,35 +6,23 @@ knows where each run stands.
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
-from difflib import get_close_matches
 from functools import partial
-from pathlib import Path
-from typing import Any, Generic, TypeVar, final
+from typing import final
 
 import anyio
-from msgspec.structs import replace
 
 from shoal.actors import ChildSpec, DynamicSupervisor, SupervisionEvent
 from shoal.blueprints import (
-    Blueprint,
-    ChildSupervision,
     Lanes,
     ModelSettings,
-    Stage,
-    load,
-    refuse_unusable,
-    resolve,
-    stage_tools,
 )
 from shoal.errors import (
     DefinitionMissing,
     JournalDamaged,
     JournalFailed,
-    RunNotFound,
     ShoalError,
     SpawnRefused,
 )
@@ -42,12 +30,11 @@ from shoal.errors import RunEnded as RunIsOver
 from shoal.providers import Breaker, Provider, ReasoningDelta, RetryPolicy, TextDelta
 from shoal.runtime import _threads
 from shoal.runtime._budget import Purses
-from shoal.runtime._bundle import Bundle, bundle_of, read_definition
 from shoal.runtime._change import change
+from shoal.runtime._children import spawn_child
 from shoal.runtime._clock import Clock
 from shoal.runtime._control import Cancel, Command, Pause, Reach, Resume, steer
 from shoal.runtime._fork import plan_fork
-from shoal.runtime._function import AgenticCall, AgenticFunction, find
 from shoal.runtime._host import ChildRequest, Serving, Traced
 from shoal.runtime._keeper import Keeper
 from shoal.runtime._keys import Keys
@@ -57,62 +44,29 @@ from shoal.runtime._live import Live
 from shoal.runtime._mcp import Connections, McpServer
 from shoal.runtime._mending import UNREADABLE, cancel_strays, mended
 from shoal.runtime._pools import Pools
-from shoal.runtime._program import Program, recorded, shipped_names, warn_of_schemas
+from shoal.runtime._program import Program
+from shoal.runtime._programs import Programs
 from shoal.runtime._resuming import open_runs
 from shoal.runtime._run import Begun, RunActor
-from shoal.runtime._running import entered
-from shoal.runtime._script_tools import signature
 from shoal.runtime._secrets import Secrets
-from shoal.runtime._seed_files import OWN_FOLDER
-from shoal.runtime._seeds import callers_of
 from shoal.runtime._serving import Servants
-from shoal.runtime._side import condensed
 from shoal.runtime._spawn import Birth, Drafting, conceive, give_birth, part_of
 from shoal.runtime._standings import Standing, Standings
-from shoal.runtime._state import RunState
-from shoal.runtime._transforms import as_seeds, carried
-from shoal.runtime.context import AGENTIC, SHIPPED, Components
+from shoal.runtime.context import SHIPPED, Components
 from shoal.runtime.events import (
     BudgetReached,
     ChildEnded,
-    ChildSpawned,
     Event,
-    FrameEntered,
     Lane,
-    RestartRule,
     RunEnded,
     RunSpawned,
 )
 from shoal.runtime.journal import Journal
-from shoal.runtime.scripts import MARK, Functions, Sandbox
+from shoal.runtime.scripts import Functions, Sandbox
+from shoal.runtime.state import RunState
 from shoal.runtime.tools import Memory, Permissions, Shell, Tool
 
 Watcher = Callable[[TextDelta], None]
-_READY = 256
-"""Definitions that are kept ready to run; the one that was used longest ago goes first."""
-_K = TypeVar("_K")
-_V = TypeVar("_V")
-
-
-@final
-class _Recent(Generic[_K, _V]):
-    """The values that were used last, by key."""
-
-    def __init__(self) -> None:
-        self._values: dict[_K, _V] = {}
-
-    def get(self, key: _K, make: Callable[[], _V]) -> _V:
-        """Return the value of *key*, made where it is not kept."""
-        value = self._values.pop(key) if key in self._values else make()
-        self._values[key] = value
-        if len(self._values) > _READY:
-            del self._values[next(iter(self._values))]
-        return value
-
-
-_WITHIN_S = 5.0
-"""Window of a child's restart budget where its stage names none: OTP's default."""
-_FOR_EVER_S = 1e12
 
 
 @final
@@ -153,8 +107,8 @@ class Hall:
         self.default_model: str | None = None
         """What its user prefers, of runs that begin here; see `Servants.of`."""
         self.traced: Traced | None = None
-        self.secrets = Secrets()
         """Says which span a request belongs to; `None` where nobody is to know."""
+        self.secrets = Secrets()
         self.components = SHIPPED if components is None else components
         self.memory = memory
         self.journal = journal
@@ -175,8 +129,7 @@ class Hall:
         )
         self.sandbox = Sandbox(limits.scripts, threads=self.threads, trusted=scripts)
         self.connections = Connections(mcp)
-        self.functions: dict[str, AgenticFunction[..., Any]] = {}
-        """Agentic functions that were given in code, by qualified name; others are imported."""
+        self.programs = Programs(journal, self.components, self.connections, self.sandbox)
         self.standings = Standings()
         self.keys = Keys(journal, clock)
         self.keeper = Keeper(
@@ -193,9 +146,6 @@ class Hall:
         self.restarts: Counter[str] = Counter()
         """How often supervisors restarted something, by the supervisor's path."""
         self._crashes: dict[str, str] = {}
-        self._ready: _Recent[tuple[object, ...], tuple[object, Program]] = _Recent()
-        self._files: dict[tuple[object, ...], Bundle] = {}
-        self._adopted: _Recent[tuple[object, ...], Bundle] = _Recent()
         self._watchers: dict[str, list[Watcher]] = {}
         self.closing = False
 
@@ -242,157 +192,6 @@ class Hall:
             watchers.remove(watcher)
             if not watchers:
                 self._watchers.pop(run_id, None)
-
-    # --- definitions
-
-    def bundle(self, name: str | Path, base: Path | None = None) -> Bundle:
-        """Return the blueprint called *name* with its workers; a file that did not change is read once.
-
-        Raises:
-            BlueprintError: It cannot be found or loaded.
-        """
-        path = resolve(name, base=base)
-        file = path / "blueprint.toml" if path.is_dir() else path
-        if not file.exists():
-            file = path / "agent.leviath"
-        known = file.stat() if file.exists() else None
-        key = (path, known.st_mtime_ns, known.st_size, signature(file.parent)) if known is not None else None
-        bundle = self._files.get(key) if key is not None else None
-        if bundle is None:
-            bundle = bundle_of(load(path), self._load)
-            if key is not None:
-                self._files[key] = bundle
-        return bundle
-
-    def _load(self, name: str, base: Path | None) -> Blueprint:
-        return load(resolve(name, base=base))
-
-    async def program(self, bundle: Bundle, tools: Sequence[Tool] = ()) -> Program:
-        """Return *bundle* made ready to run; runs of one bundle with the same tools share it.
-
-        Raises:
-            SpawnRefused: It lists tools that nobody has, or a server of tools cannot be reached.
-        """
-        needs = len(self.connections) or any(stage.available_connectors for stage in bundle.blueprint.stages)
-        connected = await self.connections.tools_for(bundle, tools) if needs else ()
-        key = (id(bundle), *map(id, tools), *map(id, connected))
-        # What the key names is kept with the program: while that lives, its ids name nothing else.
-        return self._ready.get(key, lambda: ((bundle, tools, connected), self._composed(bundle, tools, connected)))[1]
-
-    def _composed(self, bundle: Bundle, tools: Sequence[Tool], connected: Sequence[Tool]) -> Program:
-        missing = [name for name in bundle.blueprint.components if name not in self.components]
-        if missing:
-            near = get_close_matches(missing[0], [each.name for each in self.components], n=1)
-            hint = f"did you mean `{near[0]}`?" if near else "register it with `swarm.components.register(…)`"
-            raise SpawnRefused(
-                f"{bundle.blueprint.name!r} wants the component {missing[0]!r} in its prompts, and this swarm has none"
-                f" of that name; {hint}"
-            )
-        used = self.components.used(bundle.blueprint.components)
-        odd = [each.name for each in used if each.layer == "L2"]
-        if odd and bundle.function is None:
-            raise SpawnRefused(
-                f"{bundle.blueprint.name!r} wants the component {odd[0]!r} in its prompts, which stands in calls of "
-                "agentic functions only; take it out"
-            )
-        program = Program(bundle, tools, connected, self.components)
-        warn_of_schemas((*connected, *(tool for tool, _ in program.shipped)))
-        return program
-
-    def adopt(self, blueprint: Blueprint) -> Bundle:
-        """Return *blueprint*, built in Python, with its workers; the same object is looked at and made ready once.
-
-        Raises:
-            BlueprintInvalid: A name in it stands for nothing.
-        """
-        key = (id(blueprint), signature(blueprint.folder))
-        return self._adopted.get(key, lambda: self._adopt(blueprint))
-
-    def _adopt(self, blueprint: Blueprint) -> Bundle:
-        refuse_unusable(blueprint)
-        return bundle_of(blueprint, self._load)
-
-    def enlist(self, function: AgenticFunction[..., Any]) -> Bundle:
-        """Take note of *function*, and return what a run of it is made of."""
-        source = function.source
-        self.functions[source.qualname] = function
-        known = [each.name for each in self.components]
-        used = tuple([name for name in known if name in AGENTIC or name not in SHIPPED])
-        key = (source, function.name, function.job, used)
-        return self._adopted.get(key, lambda: Bundle(_blueprint_of(function, used), function=source))
-
-    def function(self, qualname: str) -> AgenticFunction[..., Any]:
-        """Return the agentic function of a qualified name: as it was given in code, else imported.
-
-        Raises:
-            DefinitionMissing: It cannot be had.
-        """
-        return self.functions.get(qualname) or find(qualname)
-
-    def check_function(self, program: Program) -> None:
-        """See that the agentic function that a run of *program* is, if it is one, is here; a changed one is named.
-
-        Raises:
-            DefinitionMissing: It is not; it is named.
-        """
-        was = program.function
-        if was is not None and self.function(was.qualname).source.digest != was.digest:
-            said = f"the agentic function {was.qualname!r} is not what it was when the run began"
-            warnings.warn(said, RuntimeWarning, stacklevel=3)
-
-    def defined(self, digest: str, tools: Sequence[Tool] = ()) -> Program:
-        """Return what the journal holds under *digest*, made ready to run.
-
-        Raises:
-            DefinitionMissing: It is not there, or needs functions that were not given again.
-        """
-        key = (digest, *map(id, tools))
-        return self._ready.get(key, lambda: (tools, self._recorded(digest, tools)))[1]
-
-    def _recorded(self, digest: str, tools: Sequence[Tool]) -> Program:
-        bundle, given = read_definition(self.journal.definition(digest))
-        at_hand = {tool.name: tool for tool in tools}
-        connected = [self.connections.recorded(tool) for tool in given if tool.get("connector")]
-        given = [tool for tool in given if not tool.get("connector")]
-        missing = [str(tool["name"]) for tool in given if tool["name"] not in at_hand]
-        if missing:
-            listed = ", ".join(f"`{name}`" for name in missing)
-            raise DefinitionMissing(f"this run has the functions {listed} as tools; give them again with `tools=[…]`")
-        missing = [name for name in bundle.blueprint.components if name not in self.components]
-        if missing:
-            raise DefinitionMissing(
-                f"this run has the component {missing[0]!r} in its prompts; register it again with `swarm.components`"
-            )
-        functions = [at_hand[str(tool["name"])] for tool in given]
-        return Program(bundle, functions, connected, self.components, recorded_as=digest)
-
-    def check_functions(self, spawned: RunSpawned, tools: Sequence[Tool]) -> None:
-        """See that the functions that stand in the place of a run's scripts are here; a changed one is named.
-
-        Functions that it has as *tools* are named too, where their source is not what it was.
-
-        Raises:
-            DefinitionMissing: One is not; it is named.
-        """
-        here_now = {tool.name: tool.source for tool in tools}
-        for was in spawned.tools:
-            now = here_now.get(was.name)
-            if now is not None and now[1] != was.digest:
-                said = f"the function {was.name!r}, a tool of this run, is not what it was when the run began"
-                warnings.warn(said, RuntimeWarning, stacklevel=3)
-        for path, digest in spawned.scripts:
-            kept = self.journal.definition(digest).decode()
-            if not kept.startswith(MARK):
-                continue
-            name = path.removeprefix(OWN_FOLDER)
-            here = self.sandbox.trusted(name)
-            if here is None:
-                raise DefinitionMissing(
-                    f"this run has functions in the place of the script {name!r}; give them again with `scripts={{…}}`"
-                )
-            if here.digest != digest:
-                said = f"the functions in the place of the script {name!r} are not what they were when the run began"
-                warnings.warn(said, RuntimeWarning, stacklevel=3)
 
     # --- births
 
@@ -460,7 +259,7 @@ class Hall:
             drafting, kept = Drafting(), self.keeper.made_of.get(run_id)
 
             def program_of(digest: str) -> Program:
-                return program if digest == program.digest else self._made(kept, digest)
+                return program if digest == program.digest else self.programs.made(kept, digest)
 
             state = self._read_back(run_id, program_of, partial(part_of, drafting.parts, self.journal))
             if kept is not None and state.phase != "paused":
@@ -484,9 +283,9 @@ class Hall:
         self._check_open()
         await self.journal.barrier()
         copies = plan_fork(self.journal, run_id, at, self.clock.new_id)
-        programs = {copy.run_id: self.defined(copy.made.definition, tools) for copy in copies}
+        programs = {copy.run_id: self.programs.defined(copy.made.definition, tools) for copy in copies}
         for copy in copies:
-            self.check_functions(copy.made, tools)
+            self.programs.check_functions(copy.made, tools)
         for copy in copies:
             for event in copy.events:
                 self.journal.graft(event)
@@ -536,7 +335,7 @@ class Hall:
 
     def load(self, run_id: str) -> RunState:
         """Return the state that the run's journal adds up to."""
-        return self._read_back(run_id, partial(self._made, self.keeper.made_of.get(run_id)), self.journal.part)
+        return self._read_back(run_id, partial(self.programs.made, self.keeper.made_of.get(run_id)), self.journal.part)
 
     def _read_back(self, run_id: str, program_of: Callable[[str], Program], load: Callable[[str], bytes]) -> RunState:
         events = self.journal.read(run_id)
@@ -551,18 +350,6 @@ class Hall:
             state.apply(event)
         return state
 
-    def _made(self, kept: Program | None, digest: str) -> Program:
-        """Return what *digest* stands for in the history of a run that is made of *kept* by now."""
-        if kept is None:
-            return self._looked_at(digest)
-        return kept if digest in (kept.digest, kept.recorded_as) else self._before(kept, digest)
-
-    def _before(self, kept: Program, digest: str) -> Program:
-        try:
-            return self.defined(digest, kept.given)
-        except DefinitionMissing:  # it had functions that are not needed any more
-            return self._looked_at(digest)
-
     def mended(self, run_id: str, damage: JournalDamaged) -> RunState:
         """Return the state of a run up to where its record is damaged; see `mended`."""
         return mended(self, run_id, damage)
@@ -570,12 +357,6 @@ class Hall:
     async def cancel_strays(self, state: RunState) -> None:
         """Cancel the children of a run whose record was mended that it knows nothing of."""
         await cancel_strays(self, state)
-
-    def _looked_at(self, digest: str) -> Program:
-        def make() -> tuple[object, Program]:
-            return None, recorded(self.journal.definition(digest), self.components)
-
-        return self._ready.get(("looked at", digest), make)[1]
 
     def arrived(self, live: Live, wake: Callable[[], None], *, stop: Callable[[], Awaitable[None]] | None) -> None:
         """Take note of a life of a run; one that has a *stop* of its own never leaves memory before its end."""
@@ -679,126 +460,7 @@ class Hall:
 
     async def spawn_child(self, parent: str, wanted: ChildRequest) -> str:
         """Start a child of *parent* and return its id."""
-        live = await self._parent(parent)
-        made = live.state.made_by
-        if made.children_deeper < 1:
-            raise SpawnRefused(
-                f"{_called(wanted.blueprint)!r} would stand at depth {made.depth + 1} and this run may have no "
-                "children; raise `max_child_depth`"
-            )
-        run_id = self.clock.new_id()
-        program = live.state.program if wanted.stage is not None else await self._child_program(live, wanted)
-        allowed = (made.children_deeper - 1, program.blueprint.max_child_depth, wanted.most_depth)
-        takes = callers_of(program.regions)
-        offered = {name: text for name, text in wanted.offered.items() if name in takes}
-        carries = carried(live.state, program.blueprint, program.regions)
-        ready = [
-            replace(each, text=await condensed(live, each.source, each.text)) if each.summarize else each
-            for each in carries
-        ]
-        if live.state.ended is not None:  # while its region was summarised
-            raise RunIsOver(f"run {parent} is over; it can have no more children", run_id=parent)
-        given, carried_over = as_seeds(ready, program.regions)
-        birth = Birth(
-            run_id,
-            program,
-            wanted.task,
-            {**given, **offered, **wanted.seeds},
-            live.context.workdir,
-            wanted.stage,
-            parent,
-            made.root,
-            made.depth + 1,
-            min(levels for levels in allowed if levels is not None),
-            wanted.item,
-            wanted.waited,
-            made.unattended or isinstance(wanted.blueprint, AgenticCall),
-            None,
-            made.model,
-            live.context.hidden_dir,
-            detached=wanted.detached,
-            output_format=wanted.output_format,
-            output_instructions=wanted.output_instructions,
-            carried=carried_over,
-            budgets=() if wanted.detached else made.budgets,
-            restarts=_rule_of(live.state.stage.stage.supervision) if wanted.source else None,
-            entered=_entered(wanted.blueprint),
-            default_model=made.default_model,
-        )
-        spawned = ChildSpawned(
-            run_id,
-            program.blueprint.name,
-            wanted.source,
-            wanted.index,
-            wanted.item,
-            wanted.waited,
-            wanted.detached,
-        )
-
-        def announce() -> None:
-            if wanted.step is not None:
-                live.emit(wanted.step)
-            live.emit(spawned)
-
-        await self.begin(birth, announce)
-        return run_id
-
-    async def _parent(self, run_id: str) -> Live:
-        """Return a run that is to have a child, brought back where it sleeps.
-
-        Raises:
-            RunEnded: It is over.
-            RunNotFound: It does not live here.
-        """
-        await self.keeper.awake(run_id)
-        live = self.live.get(run_id)
-        if live is not None and not live.over:
-            return live
-        row = self.journal.find(run_id)
-        if row.ended or live is not None:
-            raise RunIsOver(f"run {run_id} is over; it can have no more children", run_id=run_id)
-        raise RunNotFound(f"run {run_id} does not live here; take it up with `shoal resume {run_id}`", run_id=run_id)
-
-    async def _child_program(self, live: Live, wanted: ChildRequest) -> Program:
-        bundle = self._child_bundle(live, wanted)
-        return await self.program(bundle, (*wanted.tools, *self._passed_on(live.run_id, bundle, wanted.tools)))
-
-    def _child_bundle(self, live: Live, wanted: ChildRequest) -> Bundle:
-        if isinstance(wanted.blueprint, AgenticCall):
-            return self.enlist(wanted.blueprint.function)
-        if isinstance(wanted.blueprint, Blueprint):
-            return self.adopt(wanted.blueprint)
-        given = live.state.program.bundle.workers.get(str(wanted.blueprint))
-        if given is not None:
-            return given
-        path = resolve(wanted.blueprint, base=live.state.program.blueprint.folder)
-        workdir = live.context.workdir
-        if wanted.by_model and (path.resolve() == workdir or workdir in path.resolve().parents):
-            raise SpawnRefused(
-                f"{_called(wanted.blueprint)!r} lies in the run's working directory; a model may not run what it could "
-                "write"
-            )
-        return self.bundle(path)
-
-    def _passed_on(self, parent: str, bundle: Bundle, given: Sequence[Tool]) -> Iterator[Tool]:
-        """Yield the functions that code gave to *parent* or a run above it, as far as *bundle* lists them by name.
-
-        What comes with the child itself, in code or as a script of its own, goes before them.
-        """
-        listed = {name for stage in bundle.blueprint.stages for name in stage_tools(stage)}
-        found = {tool.name: tool for tool in self._given_above(parent) if tool.name in listed}
-        if found:  # the scripts are read only where there is something to be passed on
-            own = {tool.name for tool in given} | shipped_names(bundle.tools)
-            yield from (tool for name, tool in found.items() if name not in own)
-
-    def _given_above(self, run_id: str) -> Iterator[Tool]:
-        """Yield the functions that code gave to the runs above *run_id* and to itself, the root's first."""
-        live = self.live.get(run_id)
-        parent = self.journal.find(run_id).parent if live is None else live.state.made_by.parent
-        if parent is not None:
-            yield from self._given_above(parent)
-        program = self.keeper.made_of.get(run_id)
-        yield from () if program is None else program.given
+        return await spawn_child(self, parent, wanted)
 
     async def command(self, run_id: str, command: Command, done: Callable[[], None] | None = None) -> None:
         """Carry out *command*, wherever the run is; returns once its effect is durable. *done* as in `steer`."""
@@ -865,29 +527,3 @@ class Hall:
     async def stop(self, run_id: str) -> None:
         """Stop what a run that has ended is still in the middle of."""
         await self.keeper.stop(run_id)
-
-
-def _blueprint_of(function: AgenticFunction[..., Any], components: tuple[str, ...]) -> Blueprint:
-    """Return the blueprint that stands for *function*: one stage, which the function walks in its place."""
-    return Blueprint(
-        function.name, (Stage(function.name, transitions=()),), description=function.job, components=components
-    )
-
-
-def _entered(blueprint: str | Path | Blueprint | AgenticCall[Any]) -> FrameEntered | None:
-    return entered(blueprint.function, blueprint.arguments) if isinstance(blueprint, AgenticCall) else None
-
-
-def _called(blueprint: str | Path | Blueprint | AgenticCall[Any]) -> str:
-    if isinstance(blueprint, AgenticCall):
-        return blueprint.function.name
-    return blueprint.name if isinstance(blueprint, Blueprint) else str(blueprint)
-
-
-def _rule_of(supervision: ChildSupervision) -> RestartRule | None:
-    """Return how often the children of a stage may crash; one that is over is never started again."""
-    if supervision.restart == "temporary":
-        return RestartRule(0, _FOR_EVER_S)
-    if supervision.max_restarts is None:
-        return None
-    return RestartRule(supervision.max_restarts, supervision.within_s or _WITHIN_S)

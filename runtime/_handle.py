@@ -18,9 +18,9 @@ from shoal.runtime._accounts import account_of
 from shoal.runtime._attachment import Attachable, SeedValue
 from shoal.runtime._ledger import NO_USAGE, Ledger, plain_usage
 from shoal.runtime._orders import GivenTool, validated
-from shoal.runtime._state import RunState
 from shoal.runtime.context import PartStored
 from shoal.runtime.events import BudgetGiven, Event, RunEnded, Status
+from shoal.runtime.state import RunState
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -26,9 +26,10 @@ from shoal.runtime.tools import Memory, Permissions, Shell, Tool
 if TYPE_CHECKING:
     from shoal.runtime._budget import Purses
     from shoal.runtime._control import Command
-    from shoal.runtime._function import AgenticCall, AgenticFunction
+    from shoal.runtime._function import AgenticCall
     from shoal.runtime._lanes import Job
     from shoal.runtime._live import Live
+    from shoal.runtime._programs import Programs
     from shoal.runtime._secrets import Secrets
 
 
@@ -110,6 +111,7 @@ class Host(Protocol):
     lane_defaults: Lanes
     traced: Traced | None
     secrets: Secrets
+    programs: Programs
 
     def serving(self, model: ModelSettings | None, override: str | None, default: str | None) -> Sequence[Serving]:
         """Return who may serve a stage with these settings, best first.
@@ -161,14 +163,6 @@ class Host(Protocol):
 
         Raises:
             JournalFailed: Its journal cannot be written.
-        """
-        ...
-
-    def function(self, qualname: str) -> AgenticFunction[..., Any]:
-        """Return the agentic function of a qualified name.
-
-        Raises:
-            DefinitionMissing: It is not here.
         """
         ...
 

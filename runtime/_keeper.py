@@ -22,8 +22,8 @@ from shoal.runtime._live import Live
 from shoal.runtime._memory import MANY, give_back
 from shoal.runtime._program import Program
 from shoal.runtime._standings import Standings
-from shoal.runtime._state import RunState
 from shoal.runtime.events import BudgetReached, RunPassivated
+from shoal.runtime.state import RunState
 
 _LONGEST_NAP_S = 3600.0
 _QUIET_S = 1.0

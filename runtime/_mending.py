@@ -12,9 +12,9 @@ from shoal.errors import JournalDamaged
 from shoal.providers import Text
 from shoal.runtime._control import Cancel, Steered, steer
 from shoal.runtime._live import Live
-from shoal.runtime._state import RunState
 from shoal.runtime.events import MessageReceived, ToolCallStarted
 from shoal.runtime.journal import Journal
+from shoal.runtime.state import RunState
 
 BORN = 2
 """Seq of a run's first `StageEntered`."""

@@ -48,9 +48,9 @@ def release(journal: Journal, run_ids: Sequence[str]) -> None:
 def _defined(hall: Hall, run_id: str, given: Sequence[Tool]) -> Program:
     deque(islice(hall.journal.read(run_id), BORN), maxlen=0)  # without these there is nothing to go on from
     made = made_of(hall.journal, run_id)
-    program = hall.defined(made.definition, given)
-    hall.check_functions(made, given)
-    hall.check_function(program)
+    program = hall.programs.defined(made.definition, given)
+    hall.programs.check_functions(made, given)
+    hall.programs.check_function(program)
     return program
 
 

@@ -19,7 +19,6 @@ from shoal.runtime._live import Late, Live
 from shoal.runtime._mending import own_up
 from shoal.runtime._people import ask_point, direct, expire, hear
 from shoal.runtime._side import order_title, refresh, take_up_job
-from shoal.runtime._state import RunState
 from shoal.runtime._walk import (
     Action,
     Ask,
@@ -44,6 +43,7 @@ from shoal.runtime._walk import (
     decide,
 )
 from shoal.runtime.events import ChildEnded, RunPaused, RunRestarted, RunResumed
+from shoal.runtime.state import RunState
 
 MOST_CRASHES = 2
 """A run that crashed this often without getting on ends instead of looping."""

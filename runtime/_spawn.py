@@ -24,7 +24,6 @@ from shoal.runtime._program import Program
 from shoal.runtime._scripting import vetted, vetted_blocks
 from shoal.runtime._seeds import Resolved, check_callers, fitted, in_text, resolve_seeds
 from shoal.runtime._sources import Moment, sources
-from shoal.runtime._state import RunState
 from shoal.runtime._tooling import tool_context
 from shoal.runtime._transforms import Carried
 from shoal.runtime._unbuilt import refuse_unbuilt
@@ -32,6 +31,7 @@ from shoal.runtime.context import Draft, SeedResolved, estimate, resolve, said_b
 from shoal.runtime.events import BudgetGiven, Event, FrameEntered, RestartRule, RunSpawned, ToolSource
 from shoal.runtime.journal import Journal
 from shoal.runtime.scripts import Script
+from shoal.runtime.state import RunState
 
 
 @final

@@ -12,8 +12,8 @@ import msgspec
 from shoal.errors import JournalFailed
 from shoal.providers import Text, Usage
 from shoal.runtime._handle import Outcome, outcome_of
-from shoal.runtime._state import RunState
 from shoal.runtime.events import ChildEnded, RunEnded, RunPaused
+from shoal.runtime.state import RunState
 
 
 @final

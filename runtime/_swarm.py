@@ -46,13 +46,13 @@ from shoal.runtime._resuming import cancel_orphans, claim, definitions, open_run
 from shoal.runtime._running import entered
 from shoal.runtime._secrets import Secrets
 from shoal.runtime._spawn import Birth
-from shoal.runtime._state import RunState
 from shoal.runtime._statistics import SwarmStatistics, statistics_of
 from shoal.runtime._trees import HALL, Started
 from shoal.runtime.context import SHIPPED, Components, ContextComponent
 from shoal.runtime.events import BudgetGiven
 from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow, RunStatus
 from shoal.runtime.scripts import Functions
+from shoal.runtime.state import RunState
 from shoal.runtime.tools import FolderMemory, Memory, Permissions, Tool, as_tool
 
 T = TypeVar("T")
@@ -625,7 +625,7 @@ class Swarm:
             raise
         program = programs.get(row.run_id) or hall.keeper.made_of.get(row.run_id)
         function = None if program is None else program.function
-        returns = None if function is None else hall.function(function.qualname).returns
+        returns = None if function is None else hall.programs.function(function.qualname).returns
         await write_off(hall, lost)
         await take_up(hall, {run_id: programs[run_id] for run_id in run_ids if run_id in programs})
         orphans = await cancel_orphans(hall, rows)
@@ -641,11 +641,8 @@ class Swarm:
         return program
 
     async def _program(self, blueprint: str | Path | Blueprint | AgenticCall[Any], given: Sequence[Tool]) -> Program:
-        hall = self.hall
-        if isinstance(blueprint, AgenticCall):
-            return await hall.program(hall.enlist(blueprint.function))
-        bundle = hall.adopt(blueprint) if isinstance(blueprint, Blueprint) else hall.bundle(blueprint)
-        return await hall.program(bundle, given)
+        programs = self.hall.programs
+        return await programs.of(programs.bundle(blueprint), given)
 
     async def fork(
         self, run_id: str, *, at: int | None = None, tools: Sequence[GivenTool | AgenticFunction[..., Any]] = ()
@@ -676,7 +673,7 @@ class Swarm:
         """Return what is given again for a run that is taken up; agentic functions are taken note of."""
         for each in tools:
             if isinstance(each, AgenticFunction):
-                self.hall.enlist(cast("AgenticFunction[..., Any]", each))
+                self.hall.programs.enlist(cast("AgenticFunction[..., Any]", each))
         return [as_tool(each) for each in tools if not isinstance(each, AgenticFunction)]
 
     # --- steering

@@ -145,7 +145,7 @@ class _Agent:
         self._run_id = run_id
         if run_id not in hall.keeper.made_of:
             if isinstance(self._wanted.blueprint, AgenticCall):
-                hall.enlist(self._wanted.blueprint.function)
+                hall.programs.enlist(self._wanted.blueprint.function)
             await self._take_up(hall, run_id)
         return Begun(run_id, resumed_by=by)
 
@@ -171,12 +171,9 @@ class _Agent:
         wanted = self._wanted
         blueprint = wanted.blueprint
         called = blueprint if isinstance(blueprint, AgenticCall) else None
-        if isinstance(blueprint, AgenticCall):
-            check_call(wanted, blueprint.function.name)
-            bundle = hall.enlist(blueprint.function)
-        else:
-            bundle = hall.adopt(blueprint) if isinstance(blueprint, Blueprint) else hall.bundle(blueprint)
-        program = await hall.program(bundle, [as_tool(tool) for tool in wanted.tools])
+        if called is not None:
+            check_call(wanted, called.function.name)
+        program = await hall.programs.of(hall.programs.bundle(blueprint), [as_tool(tool) for tool in wanted.tools])
         deeper = program.blueprint.max_child_depth
         while True:
             self._runs += 1
