@@ -22,7 +22,7 @@ from shoal._serving import providers_said
 from shoal.cli._places import JournalOption, JsonOption, journal_file
 from shoal.cli._print import line, print_json, print_table, say
 from shoal.errors import ConfigInvalid, ProviderError, ProviderSetup, ShoalError
-from shoal.providers import Provider, VendorProvider, counter, list_source, shipped_source
+from shoal.providers import Provider, VendorProvider, counter, list_source, list_trouble, shipped_source
 from shoal.runtime import SqliteReader
 
 Status: TypeAlias = Literal["ok", "note", "failed"]
@@ -98,7 +98,10 @@ def _settings() -> Check:
 
 
 def _models() -> Check:
-    maintained = list_source()
+    maintained, trouble = list_source(), list_trouble()
+    if trouble is not None:
+        said = f"the list of `shoal[prices]` cannot be used ({trouble}); {shipped_source()} holds where it cannot"
+        return Check("models", "note", said, "Install `shoal[prices]` again, or uninstall `genai-prices`.")
     if maintained is None:
         return Check("models", "ok", f"{shipped_source()}; `shoal[prices]` adds a list that is maintained")
     return Check("models", "ok", f"windows and prices: {maintained}; else: {shipped_source()}")

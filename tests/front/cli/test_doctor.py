@@ -113,6 +113,14 @@ def test_who_knows_models_is_said(shell: Shell, monkeypatch: pytest.MonkeyPatch)
     assert found(shell("doctor", "--json"))["models"]["said"].startswith("windows and prices: a list; else: `models.")
 
 
+def test_a_list_of_prices_that_is_broken_is_a_note_with_what_to_do(shell: Shell, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("shoal.cli._doctor.list_trouble", lambda: "ValueError: half a file")
+    check = found(shell("doctor", "--json"))["models"]
+    assert check["status"] == "note"
+    assert "(ValueError: half a file); `models.toml`" in check["said"]
+    assert "again" in check["remedy"]
+
+
 def test_what_cannot_be_asked_for_free_is_not_asked(shell: Shell, monkeypatch: pytest.MonkeyPatch):
     said = asked(shell, monkeypatch, "codex", "http://127.0.0.1:1")
     assert statuses(said)["provider codex"] == "note"
