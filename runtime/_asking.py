@@ -243,7 +243,7 @@ async def _send(asking: _Asking, call: Call) -> None:
         await _exchange(asking, call, sending, ())
         return
     worst = Worst.of(serving, tokens, request.max_tokens)
-    async with live.host.purses.aside(live, worst) as accounts:
+    async with live.host.home.purses.aside(live, worst) as accounts:
         if accounts is not None:  # else the run is paused, or over
             await _exchange(asking, call, sending, accounts)
 
@@ -303,7 +303,7 @@ async def _exchange(asking: _Asking, call: Call, sending: _Sending, accounts: Se
             raise
         asking.tried.clear()
         live.emit(RunPaused("needs setup", f"{str(error).rstrip('.')}. {error.remedy}".strip()))
-        live.host.moved(live)
+        live.host.home.moved(live)
         return
     made = completed.reply.parts
     seqs = tuple([live.keep(part) for part in await made_by_model(live, made)]) if made else ()

@@ -14,8 +14,8 @@ from shoal.errors import RunNotFound, SpawnRefused
 from shoal.runtime._bundle import Bundle
 from shoal.runtime._clock import Clock
 from shoal.runtime._function import AgenticCall
+from shoal.runtime._home import Home
 from shoal.runtime._host import ChildRequest
-from shoal.runtime._keeper import Keeper
 from shoal.runtime._live import Live
 from shoal.runtime._program import Program, shipped_names
 from shoal.runtime._programs import Programs
@@ -42,8 +42,8 @@ class Spawns(Protocol):
 
     journal: Journal
     clock: Clock
-    keeper: Keeper
     programs: Programs
+    home: Home
 
     async def begin(self, birth: Birth, announce: Callable[[], object] | None = None) -> None:
         """Bring a run into the world and let it live here; *announce* is called right before its first event."""
@@ -134,8 +134,8 @@ async def _parent(hall: Spawns, run_id: str) -> Live:
         RunEnded: It is over.
         RunNotFound: It does not live here.
     """
-    await hall.keeper.awake(run_id)
-    live = hall.keeper.live.get(run_id)
+    await hall.home.keeper.awake(run_id)
+    live = hall.home.keeper.live.get(run_id)
     if live is not None and not live.over:
         return live
     row = hall.journal.find(run_id)
@@ -179,11 +179,11 @@ def _passed_on(hall: Spawns, parent: str, bundle: Bundle, given: Sequence[Tool])
 
 def _given_above(hall: Spawns, run_id: str) -> Iterator[Tool]:
     """Yield the functions that code gave to the runs above *run_id* and to itself, the root's first."""
-    live = hall.keeper.live.get(run_id)
+    live = hall.home.keeper.live.get(run_id)
     parent = hall.journal.find(run_id).parent if live is None else live.state.made_by.parent
     if parent is not None:
         yield from _given_above(hall, parent)
-    program = hall.keeper.made_of.get(run_id)
+    program = hall.home.keeper.made_of.get(run_id)
     yield from () if program is None else program.given
 
 

@@ -18,17 +18,15 @@ from shoal.runtime._attachment import SeedValue
 from shoal.runtime._clock import Clock
 from shoal.runtime._limits import Limits
 from shoal.runtime._pools import Pools
-from shoal.runtime.events import ChildEnded, Lane, StepRecorded
+from shoal.runtime.events import Lane, StepRecorded
 from shoal.runtime.journal import Journal
 from shoal.runtime.scripts import Sandbox
 from shoal.runtime.tools import Memory, Permissions, Shell, Tool
 
 if TYPE_CHECKING:
-    from shoal.runtime._budget import Purses
-    from shoal.runtime._control import Command
     from shoal.runtime._function import AgenticCall
+    from shoal.runtime._home import Home
     from shoal.runtime._lanes import Job
-    from shoal.runtime._live import Live
     from shoal.runtime._programs import Programs
     from shoal.runtime._secrets import Secrets
 
@@ -106,12 +104,12 @@ class Host(Protocol):
     threads: anyio.CapacityLimiter
     shell: Shell
     sandbox: Sandbox
-    purses: Purses
     memory: Memory | None
     lane_defaults: Lanes
     traced: Traced | None
     secrets: Secrets
     programs: Programs
+    home: Home
 
     def serving(self, model: ModelSettings | None, override: str | None, default: str | None) -> Sequence[Serving]:
         """Return who may serve a stage with these settings, best first.
@@ -151,31 +149,5 @@ class Host(Protocol):
 
         Raises:
             ShoalError: It cannot be started.
-        """
-        ...
-
-    def ended(self, child: str) -> ChildEnded | None:
-        """Return how a run ended; `None` where it has not."""
-        ...
-
-    async def over(self, run_id: str) -> ChildEnded:
-        """Return how a run ended, once it has; a paused one is waited for.
-
-        Raises:
-            JournalFailed: Its journal cannot be written.
-        """
-        ...
-
-    def moved(self, live: Live) -> None:
-        """Take note that a run waits, or is over."""
-        ...
-
-    async def command(self, run_id: str, command: Command, done: Callable[[], None] | None = None) -> None:
-        """Carry out *command*, wherever the run is; returns once its effect is durable.
-
-        *done* is called once; where this process writes the effect, what it writes becomes durable together with that.
-
-        Raises:
-            ShoalError: It cannot be carried out.
         """
         ...

@@ -100,7 +100,7 @@ async def _answer(live: Live, question: Question | None) -> tuple[InferenceCompl
     if not live.state.made_by.budgets:
         return await _billed(live, sending, purpose, ())
     worst = Worst.of(serving, sending.tokens, sending.request.max_tokens)
-    async with live.host.purses.aside(live, worst) as accounts:
+    async with live.host.home.purses.aside(live, worst) as accounts:
         return None if accounts is None else await _billed(live, sending, purpose, accounts)
 
 

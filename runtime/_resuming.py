@@ -88,7 +88,7 @@ def definitions(
 async def write_off(hall: Hall, lost: Mapping[str, JournalDamaged]) -> None:
     """End the runs of *lost*, which nobody can read, so that those who wait for them learn of it."""
     for run_id, damage in lost.items():
-        await hall.write_off(run_id, f"its record cannot be read: {damage}")
+        await hall.home.write_off(run_id, f"its record cannot be read: {damage}")
 
 
 async def take_up(hall: Hall, programs: dict[str, Program]) -> None:
@@ -104,5 +104,5 @@ async def cancel_orphans(hall: Hall, rows: Sequence[RunRow]) -> frozenset[str]:
     orphans = [each.run_id for each in rows if each.parent in ended and not each.detached]
     for run_id in orphans:
         with suppress(RunIsOver):
-            await steer(hall, run_id, Cancel("its parent ended"))
+            await steer(hall.home, run_id, Cancel("its parent ended"))
     return frozenset(orphans)

@@ -375,7 +375,7 @@ async def _asked(live: Live, job_id: int, purpose: Purpose, settings: LaneSettin
         raise JobFailed("overflow", str(overflow(serving, tokens, request.max_tokens)), final=True)
     if not _wanted(live, job_id):
         raise JobFailed("dropped", "nobody waits for it any more", final=True)
-    async with live.host.purses.aside(live, Worst.of(serving, tokens, request.max_tokens)) as accounts:
+    async with live.host.home.purses.aside(live, Worst.of(serving, tokens, request.max_tokens)) as accounts:
         if accounts is None:
             raise JobFailed("budget", "the run's budget is reached", final=True)
         started = live.emit(

@@ -295,7 +295,7 @@ def check_serving(host: Host, program: Program, made: Birth | RunSpawned, budget
     """
     for stage in program.stages.values():
         servings = host.serving(stage.model, made.model, made.default_model)
-        host.purses.check_prices(servings, budgets, program.blueprint, made.budget)
+        host.home.purses.check_prices(servings, budgets, program.blueprint, made.budget)
         serving = servings[0]
         layout = stage.layout
         if layout.instructions is None:

@@ -44,6 +44,15 @@ class Standing:
             self.moved = anyio.Event()
         await self.moved.wait()
 
+    def check(self, run_id: str) -> None:
+        """See that the run may still come to an end.
+
+        Raises:
+            JournalFailed: It cannot go on, or a child of it cannot, because its journal cannot be written.
+        """
+        if self.broken is not None:
+            raise type(self.broken)(str(self.broken), run_id=run_id) from self.broken
+
     def settle(self, state: RunState, now: float) -> None:
         """Note how a run ended whose events add up to *state*; *now* is monotonic seconds."""
         assert state.ended is not None  # the caller looked

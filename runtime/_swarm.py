@@ -178,9 +178,9 @@ class Swarm:
         hall.secrets = self._secrets
         self.journal.observers.extend(self._observers)
         lanes = [lane.tree for lane in hall.lanes.values()]
-        workers = {**self._beside, "housekeeping": hall.keeper.serve}
+        workers = {**self._beside, "housekeeping": hall.home.keeper.serve}
         if self.journal.shared is not None:
-            workers["commands"] = partial(serve_commands, hall)
+            workers["commands"] = partial(serve_commands, hall.home)
         services = {**self._services, **{f"mcp {each.server.name}": each.serve for each in hall.connections}}
         beside = [sheltered(name, Worker(name, serve)) for name, serve in workers.items()]
         side = Supervisor("side", children=[*beside, *lanes])
@@ -223,7 +223,7 @@ class Swarm:
         if self._gave_up is not None:
             raise self._gave_up
         if hall is not None:
-            await hall.keeper.give_back()
+            await hall.home.keeper.give_back()
         return swallowed
 
     def _detach(self) -> None:
@@ -279,7 +279,7 @@ class Swarm:
 
     def budget_of(self, run_id: str, region: str) -> int | None:
         """Return the budget of a region of a run that lives here, in tokens; `None` where that is not known."""
-        live = None if self._hall is None else self._hall.live.get(run_id)
+        live = None if self._hall is None else self._hall.home.live.get(run_id)
         held = None if live is None else live.state.view.states.get(region)
         return None if held is None else held.limits.budget
 
@@ -302,7 +302,7 @@ class Swarm:
 
     async def _revive(self, hall: Hall) -> None:
         """Bring back the runs and trees that went down because something below them was lost; none at the begin."""
-        hall.keeper.bring_back()
+        hall.home.keeper.bring_back()
         for started in self._trees:
             tree = started.tree
             if tree.status == "down":
@@ -570,8 +570,7 @@ class Swarm:
 
     def state(self, run_id: str) -> RunState:
         """Return the state of a run: the live one, or what its journal adds up to."""
-        live = self.hall.live.get(run_id)
-        return live.state if live is not None else self.hall.load(run_id)
+        return self.hall.home.state(run_id)
 
     def ledger(self, run_id: str | None = None) -> Ledger:
         """Return what all runs used, or the tree of one run."""
@@ -612,7 +611,7 @@ class Swarm:
                 f"run {row.run_id} is over ({row.status}); spawn it again to run it once more", run_id=row.run_id
             )
         given = self._given(tools)
-        asleep = [each for each in rows if each.run_id not in hall.keeper.made_of]
+        asleep = [each for each in rows if each.run_id not in hall.home.keeper.made_of]
         run_ids = [each.run_id for each in asleep]
         claim(self.journal, run_ids, self._clock.unix())
         try:
@@ -624,7 +623,7 @@ class Swarm:
         except BaseException:
             release(self.journal, run_ids)
             raise
-        program = programs.get(row.run_id) or hall.keeper.made_of.get(row.run_id)
+        program = programs.get(row.run_id) or hall.home.keeper.made_of.get(row.run_id)
         function = None if program is None else program.function
         returns = None if function is None else hall.programs.function(function.qualname).returns
         await write_off(hall, lost)
@@ -784,18 +783,17 @@ class Swarm:
         return [question for row in asking for question in questions_of(self.state(row.run_id))]
 
     async def _steer(self, run_id: str, command: Command) -> None:
-        await steer(self.hall, self.journal.find(run_id).run_id, command)
+        await steer(self.hall.home, self.journal.find(run_id).run_id, command)
 
     # --- waiting
 
     async def result(self, run_id: str, *, wait_paused: bool = False) -> Outcome:
         """Wait for the end of a run; see `Run.result`."""
         while True:
-            standing = self.hall.settled(run_id)
+            standing = self.hall.home.settled(run_id)
             if standing.outcome is not None:
                 return standing.outcome
-            if standing.broken is not None:
-                raise type(standing.broken)(str(standing.broken), run_id=run_id) from standing.broken
+            standing.check(run_id)
             if standing.paused is not None and not wait_paused:
                 paused = standing.paused
                 raise RunIsPaused(

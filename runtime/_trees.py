@@ -110,7 +110,7 @@ class _Agent:
         async def begin() -> Begun:
             return await self._begin(hall, actor.me.path)
 
-        actor = RunActor(hall, hall, begin, crash=hall.crash_of, stays=True)
+        actor = RunActor(hall, begin, stays=True)
         return actor
 
     async def _begin(self, hall: Hall, path: str) -> Begun:
@@ -136,14 +136,14 @@ class _Agent:
         """Go on with a run that is not over, or end it where it is to begin afresh; then `None`."""
         if hall.journal.find(run_id).ended:
             return None
-        if run_id in hall.live:
+        if run_id in hall.home.live:
             raise SpawnRefused(f"the agent {self._id!r} goes on already, as run {run_id}; wait for that one's end")
         if self._afresh:
             # Nobody would ever go on with it, and whatever it had started would work for nobody.
-            await steer(hall, run_id, Cancel(f"{why}, and its supervisor started the agent afresh"))
+            await steer(hall.home, run_id, Cancel(f"{why}, and its supervisor started the agent afresh"))
             return None
         self._run_id = run_id
-        if run_id not in hall.keeper.made_of:
+        if run_id not in hall.home.keeper.made_of:
             if isinstance(self._wanted.blueprint, AgenticCall):
                 hall.programs.enlist(self._wanted.blueprint.function)
             await self._take_up(hall, run_id)
@@ -151,7 +151,7 @@ class _Agent:
 
     async def _take_up(self, hall: Hall, run_id: str) -> None:
         """Have a run that nobody hosts, and all below it, live here."""
-        asleep = [row for row in open_runs(hall.journal, run_id) if row.run_id not in hall.keeper.made_of]
+        asleep = [row for row in open_runs(hall.journal, run_id) if row.run_id not in hall.home.keeper.made_of]
         run_ids = [row.run_id for row in asleep]
         claim(hall.journal, run_ids, hall.clock.unix())
         try:
@@ -160,12 +160,12 @@ class _Agent:
         except BaseException:
             release(hall.journal, run_ids)
             raise
-        hall.keeper.made_of[run_id] = programs.pop(run_id)
+        hall.home.keeper.made_of[run_id] = programs.pop(run_id)
         await write_off(hall, lost)
         await cancel_orphans(hall, asleep)
         # By and by: while this tree starts, the supervisor of its children waits for just that.
         for child, program in programs.items():
-            hall.keeper.bring_up(child, program, RESTART)
+            hall.home.keeper.bring_up(child, program, RESTART)
 
     async def _spawn(self, hall: Hall, place: str) -> Begun:
         wanted = self._wanted

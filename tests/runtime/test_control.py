@@ -108,7 +108,7 @@ async def test_another_process_cancels_a_run(tmp_path: Path):
         await other.cancel(run.run_id, "changed my mind")
         outcome = await run.result()
         assert (outcome.status, outcome.reason) == ("cancelled", "changed my mind")
-        assert host.hall.live == {}
+        assert host.hall.home.live == {}
 
 
 async def test_a_command_to_a_run_that_is_over_says_so_in_the_other_process(tmp_path: Path):

@@ -194,7 +194,7 @@ async def test_an_agent_that_is_cancelled_leaves_nothing_under_way(paused: bool)
             await run.pause()
             await anyio.sleep(60)
         await run.cancel()
-        assert (run.status, at_work, dict(swarm.hall.live)) == ("cancelled", [], {})
+        assert (run.status, at_work, dict(swarm.hall.home.live)) == ("cancelled", [], {})
         await anyio.sleep(1)
         assert [child.state for child in tree.children()] == ["finished"]
 
@@ -214,4 +214,4 @@ async def test_an_agent_may_end_itself():
         await swarm.start(tree)
         runs.append(swarm.runs()[0])
         await anyio.sleep(5)
-        assert (swarm.runs()[0].status, dict(swarm.hall.live)) == ("cancelled", {})
+        assert (swarm.runs()[0].status, dict(swarm.hall.home.live)) == ("cancelled", {})

@@ -201,7 +201,7 @@ async def _needed(person: Person, swarm: shoal.Swarm, progress: Progress) -> Non
 
 
 def _idle(swarm: shoal.Swarm) -> bool:
-    return all(live.idle_since is not None for live in swarm.hall.live.values())
+    return all(live.idle_since is not None for live in swarm.hall.home.live.values())
 
 
 def _paused(run: Run, held: Sequence[RunView]) -> RunIsPaused:
@@ -269,7 +269,7 @@ class Interrupts:
 
 def _screen(hosting: Hosting, swarm: shoal.Swarm, progress: Progress) -> Screen:
     def fill(run_id: str) -> Mapping[str, tuple[int, int]]:
-        live = swarm.hall.live.get(run_id)
+        live = swarm.hall.home.live.get(run_id)
         window = None if live is None else live.state.window
         if window is None:
             return {}
