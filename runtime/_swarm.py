@@ -39,7 +39,7 @@ from shoal.runtime._lanes import sheltered
 from shoal.runtime._ledger import Ledger
 from shoal.runtime._limits import Limits
 from shoal.runtime._mcp import McpServer
-from shoal.runtime._orders import GivenTool, SpawnRequest, check_call, schema_of
+from shoal.runtime._orders import GivenTool, SpawnRequest, budget_of, check_call, schema_of
 from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._program import Program
 from shoal.runtime._resuming import cancel_orphans, claim, definitions, open_runs, release, take_up, write_off
@@ -413,6 +413,7 @@ class Swarm:
         Raises:
             BlueprintInvalid: It cannot be loaded.
             SpawnRefused, NotBuiltYet: It cannot run; nothing was journaled.
+            ConfigInvalid: A limit of the budget is none.
             JournalFailed: The journal cannot be written.
         """
         wanted = SpawnRequest(
@@ -750,8 +751,11 @@ class Swarm:
         Args:
             run_id: The run.
             budget: Limits in place of those that it has; `None` leaves them.
+
+        Raises:
+            ConfigInvalid: A limit of the budget is none.
         """
-        await self._steer(run_id, Resume(self.journal.find(run_id).run_id, budget))
+        await self._steer(run_id, Resume(self.journal.find(run_id).run_id, budget_of(budget)))
 
     async def cancel(self, run_id: str, reason: str = "cancelled by its user") -> None:
         """End a run and everything below it."""
