@@ -216,9 +216,9 @@ def _words(
 def _mimes(row: Mapping[str, Any], default: tuple[str, ...], where: str) -> tuple[str, ...]:
     if "input_types" not in row:
         return default
-    said = row["input_types"]
+    said: object = row["input_types"]
     types = tuple([one for one in as_list(said) if isinstance(one, str) and _MIME.fullmatch(one)])
-    if not isinstance(said, list | tuple) or len(types) != len(as_list(said)):
+    if not as_list(said) or len(types) != len(as_list(said)):
         raise ConfigInvalid(f"`input_types` is {said!r} in {where}; write a list of mime patterns such as `image/*`")
     return types
 
