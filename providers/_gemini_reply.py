@@ -34,6 +34,7 @@ _FINISH: Mapping[str, Finish] = {
     "SPII": "refusal",
 }
 _FAILED = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "TOO_MANY_TOOL_CALLS", "UNEXPECTED_TOOL_CALL"})
+_UNSET = "_UNSPECIFIED"
 _REFUSED = frozenset({"CONTINUATION", "MISSING_THOUGHT_SIGNATURE"})
 
 
@@ -142,9 +143,10 @@ class GeminiReply:
         # A later counter replaces an earlier one: they are totals, not increments.
         self._usage.update({name: value for name, value in (chunk.usage_metadata or {}).items() if value is not None})
         blocked = as_text((chunk.prompt_feedback or {}).get("blockReason"))
-        self._finish = "SAFETY" if blocked else self._finish
+        self._finish = "SAFETY" if blocked and not blocked.endswith(_UNSET) else self._finish
         for candidate in (chunk.candidates or [])[:1]:
-            self._finish = candidate.finish_reason or self._finish
+            if candidate.finish_reason and not candidate.finish_reason.endswith(_UNSET):
+                self._finish = candidate.finish_reason
             self._said = candidate.finish_message or self._said
             for raw in (candidate.content.parts if candidate.content else None) or ():
                 yield from self._take_part(raw)

@@ -29,6 +29,7 @@ _CREDITS = frozenset({"billing_error", "billing_hard_limit_reached", "insufficie
 _KEY = frozenset(
     {"api_key_invalid", "authentication_error", "invalid_api_key", "invalid_authentication", "unauthenticated"}
 )
+_PASSING = frozenset({200, 408, 409, 425, 499})
 _ELSEWHERE = frozenset({*range(201, 400), 404, 405, 410, 421})
 """What answers where no such API is."""
 _PERMISSION = frozenset({"permission_denied", "permission_error"})
@@ -250,7 +251,7 @@ def _leaf(
         return ProviderSetup(where, remedy="Give the key's account access to this model.", **context)
     if kinds & _BUSY or status in (429, 529) or (status in (200, 503) and _BUSY_WORDS.search(complaint.message)):
         return ProviderBusy(f"{where}; lower the pool's `in_flight`", retry_after_s=wait_s, **context)
-    if not kinds & _INVALID and (kinds & _UNAVAILABLE or status in (200, 408, 409) or status >= 500):
+    if not kinds & _INVALID and (kinds & _UNAVAILABLE or status in _PASSING or status >= 500):
         return _passing(f"{where}; try again or another provider", context, wait_s)
     if not kinds and status in _ELSEWHERE:
         return ProviderRefused(f"{where}; check that the base URL is right", **context)

@@ -86,7 +86,7 @@ def apart(url: httpx.URL) -> tuple[httpx.URL, dict[str, str]]:
 
 
 def sendable(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return *headers*, if they can be sent.
+    """Return *headers* by lower-case name, if they can be sent; of two of one name the later one.
 
     Raises:
         ConfigInvalid: One cannot. Its value is not repeated, nor found out from the client, which repeats it.
@@ -97,7 +97,7 @@ def sendable(headers: Mapping[str, str]) -> dict[str, str]:
                 f"the header {name!r} cannot be sent: a line end, a space at an edge or a character outside of ASCII "
                 "stands in it; check the key that it is made of, which a file may end with a line"
             )
-    return dict(headers)
+    return {name.lower(): value for name, value in headers.items()}
 
 
 @final
@@ -192,7 +192,7 @@ class Transport:
         try:
             return httpx.AsyncClient(
                 transport=self._http,
-                headers={"Accept-Encoding": "identity", "User-Agent": "shoal", **self._headers},
+                headers={"accept-encoding": "identity", "user-agent": "shoal", **self._headers},
                 # Reads are timed one by one; how many run at once is for the runtime's pools to say.
                 timeout=httpx.Timeout(None, connect=self.timeouts.connect_s),
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=60.0),

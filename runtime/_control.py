@@ -289,7 +289,11 @@ def _reach(live: Live, reach: Reach) -> None:
     if reach.finishes:
         end(live, "complete" if own else "cancelled", reach.reason)
     elif live.state.phase == "running":
-        remedy = f"raise it with `shoal resume {reach.owner} {_FLAGS[reach.limit]} N`"
+        raised = f"raise it with `shoal resume {reach.owner} {_FLAGS[reach.limit]} N`"
+        shorter = (
+            "" if reach.limit == "max_wall_s" else ", or let replies be shorter (`max_tokens` of the stage's model)"
+        )
+        remedy = f"{raised}{shorter}"
         numbers: dict[str, int | float | str] = {
             "limit": reach.limit,
             "most": reach.most,

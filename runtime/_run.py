@@ -151,8 +151,10 @@ class RunActor(Actor):
             if len(state.restarts) >= MOST_CRASHES and state.phase != "ended":
                 crashes = [error.strip() for _, error in state.restarts]
                 last = crashes[-1].rpartition("\n")[2]
-                why = f"it crashed {MOST_CRASHES} times without getting on, with {last}"
-                end(live, "error", "\n\n".join((why, *crashes)))
+                differ = dict.fromkeys(crashes)
+                alike = ", in the same way each time" if len(differ) == 1 else ""
+                why = f"it crashed {MOST_CRASHES} times without getting on, with {last}{alike}"
+                end(live, "error", "\n\n".join((why, *differ)))
             elif state.phase != "ended" and _too_often(state):
                 rule = state.made_by.restarts
                 assert rule is not None  # see `_too_often`

@@ -33,7 +33,7 @@ from shoal.runtime._host import ChildRequest, Traced
 from shoal.runtime._ledger import Ledger
 from shoal.runtime._limits import Limits
 from shoal.runtime._mcp import McpServer
-from shoal.runtime._orders import GivenTool, SpawnRequest
+from shoal.runtime._orders import GivenTool, SpawnRequest, budget_of
 from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._resuming import resume_tree
 from shoal.runtime._root import Root, rooted
@@ -347,6 +347,7 @@ class Swarm:
         Raises:
             BlueprintInvalid: It cannot be loaded.
             SpawnRefused, NotBuiltYet: It cannot run; nothing was journaled.
+            ConfigInvalid: A limit of the budget is none.
             JournalFailed: The journal cannot be written.
         """
         wanted = SpawnRequest(
@@ -513,9 +514,11 @@ class Swarm:
             DefinitionMissing: What a run of the tree is made of cannot be had.
             JournalDamaged: The run, or one above it, cannot be read at all; any other that cannot ends `error`.
             RunOwned: Another process hosts it.
+            ConfigInvalid: A limit of the budget is none.
         """
         row = self.journal.find(run_id)
-        returns = await resume_tree(self.hall, row, self._given(tools), budget=budget, blueprint=blueprint)
+        limits = budget_of(budget)
+        returns = await resume_tree(self.hall, row, self._given(tools), budget=limits, blueprint=blueprint)
         return Run(self, row.run_id, row.name, returns)
 
     async def fork(
@@ -625,8 +628,11 @@ class Swarm:
         Args:
             run_id: The run.
             budget: Limits in place of those that it has; `None` leaves them.
+
+        Raises:
+            ConfigInvalid: A limit of the budget is none.
         """
-        await self._steer(run_id, Resume(self.journal.find(run_id).run_id, budget))
+        await self._steer(run_id, Resume(self.journal.find(run_id).run_id, budget_of(budget)))
 
     async def cancel(self, run_id: str, reason: str = "cancelled by its user") -> None:
         """End a run and everything below it."""

@@ -23,7 +23,13 @@ class ToolSource(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 @final
 class BudgetGiven(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Limits for a run and everything below it that somebody gave; `None` leaves the blueprint's."""
+    """Limits for a run and everything below it that somebody gave; `None` leaves the blueprint's.
+
+    Args:
+        max_cost_usd: Dollars, 0 or more.
+        max_tokens: Tokens of all calls together, 1 or more.
+        max_wall_s: Seconds above 0 of running time, pauses excluded.
+    """
 
     max_cost_usd: Decimal | None = None
     max_tokens: int | None = None

@@ -350,7 +350,8 @@ class PartialReply(ProviderError):
     Args:
         message: What happened and what to do.
         text: What had arrived.
-        cost_usd: What it may have cost; `None` where that is unknown.
+        cost_usd: What the attempt may have cost, by an estimate; `None` where that is unknown, and where the text is an
+            earlier attempt's, of which the cost was told when it was repeated.
         **context: See `ProviderError`.
     """
 

@@ -216,6 +216,12 @@ def test_why_it_stopped(reason: str, finish: str):
     assert completed(chunk({"text": "a"}, finish=reason)).finish == finish
 
 
+def test_a_reason_that_is_not_set_is_none():
+    unset = {"promptFeedback": {"blockReason": "BLOCKED_REASON_UNSPECIFIED"}}
+    with pytest.raises(ProviderUnavailable, match="end mark"):
+        completed(chunk({"text": "a"}, finish="FINISH_REASON_UNSPECIFIED", **unset))
+
+
 def test_a_prompt_that_was_blocked_is_a_refusal():
     assert (
         completed({"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {"promptTokenCount": 3}}).finish

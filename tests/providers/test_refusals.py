@@ -63,6 +63,8 @@ def error(**said: Any) -> dict[str, Any]:
         (error(message="The model is overloaded"), 503, ProviderBusy),
         (error(message="Loading model", type="unavailable_error"), 503, ProviderUnavailable),
         (error(), 408, ProviderUnavailable),
+        (error(), 425, ProviderUnavailable),
+        (error(code=499, status="CANCELLED"), 499, ProviderUnavailable),
         (error(), 409, ProviderUnavailable),
         (error(), 500, ProviderUnavailable),
         (error(type="server_error"), 200, ProviderUnavailable),

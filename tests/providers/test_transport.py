@@ -311,3 +311,20 @@ async def test_a_secret_is_struck_out_wherever_it_was_given_and_however_it_comes
     provider = compatible(http=http, **settings)
     with pytest.raises(ProviderSetup, match=r"what is \*\*\*\?"):
         await exchange(provider, request(user("x")))
+
+
+async def test_of_two_headers_of_one_name_the_further_one_is_sent():
+    seen: list[httpx.Request] = []
+
+    def noted(asked: httpx.Request) -> httpx.Response:
+        seen.append(asked)
+        return httpx.Response(401)
+
+    more = {"authorization": "Bearer mine", "user-agent": "my tool"}
+    provider = compatible(
+        "http://me:password@there/v1", api_key="theirs", headers=more, http=httpx.MockTransport(noted)
+    )
+    with pytest.raises(ProviderSetup):
+        await exchange(provider, request(user("x")))
+    assert seen[0].headers.get_list("authorization") == ["Bearer mine"]
+    assert seen[0].headers.get_list("user-agent") == ["my tool"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -28,13 +28,16 @@ def command(
     /,
     *,
     deny_warnings: Annotated[bool, Parameter(negative="", help="Let warnings fail too.")] = False,
+    tool: Annotated[
+        tuple[str, ...], Parameter(negative="", help="A function that code gives at the spawn; may be repeated.")
+    ] = (),
     as_json: JsonOption = False,
 ) -> int:
     """Check a blueprint and the workers inside its folder."""
     budgets: Budgets = {}
     try:
         real = resolve(path)
-        found = tuple(findings_at(real, set()))
+        found = tuple(findings_at(real, set(), tool))
         budgets = _budgets(real)
     except BlueprintInvalid as error:
         found = error.findings
@@ -51,8 +54,14 @@ def command(
     return DENIED if deny_warnings and "warning" in severities else 0
 
 
-def findings_at(path: Path, seen: set[Path]) -> Iterator[Finding]:
-    """Yield what is wrong with the blueprint at *path* and with those in its folder that its stages name as workers."""
+def findings_at(path: Path, seen: set[Path], tools: Sequence[str] = ()) -> Iterator[Finding]:
+    """Yield what is wrong with the blueprint at *path* and with those in its folder that its stages name as workers.
+
+    Args:
+        path: The blueprint.
+        seen: The blueprints that were looked at; this adds to them.
+        tools: Functions that code gives at the spawn.
+    """
     if path in seen:
         return
     seen.add(path)
@@ -66,6 +75,7 @@ def findings_at(path: Path, seen: set[Path]) -> Iterator[Finding]:
             blueprint,
             providers=serving,
             permissions=permissions_from(),
+            tools=tools,
             default_model=default_model_from(serving),
         )
     )
@@ -76,7 +86,7 @@ def findings_at(path: Path, seen: set[Path]) -> Iterator[Finding]:
         except BlueprintInvalid as error:
             yield from error.findings
         else:
-            yield from findings_at(inside, seen)
+            yield from findings_at(inside, seen, tools)
 
 
 Budgets: TypeAlias = Mapping[str, Mapping[str, int]]
