@@ -6,7 +6,7 @@ One hall serves one swarm. It is the `Host` whose services a run uses; where eac
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from typing import final
@@ -14,41 +14,31 @@ from typing import final
 import anyio
 
 from shoal.actors import ChildSpec, DynamicSupervisor, SupervisionEvent
-from shoal.blueprints import (
-    Lanes,
-    ModelSettings,
-)
-from shoal.errors import (
-    SpawnRefused,
-)
-from shoal.providers import Breaker, Provider, ReasoningDelta, RetryPolicy, TextDelta
+from shoal.blueprints import ModelSettings
+from shoal.errors import SpawnRefused
+from shoal.providers import Breaker, ReasoningDelta, TextDelta
 from shoal.runtime import _threads
 from shoal.runtime._change import change
 from shoal.runtime._children import spawn_child
-from shoal.runtime._clock import Clock
 from shoal.runtime._control import Cancel, Pause, Resume, steer
 from shoal.runtime._fork import plan_fork
+from shoal.runtime._gear import Gear
 from shoal.runtime._home import Home, read_back
-from shoal.runtime._host import ChildRequest, Serving, Traced
+from shoal.runtime._host import ChildRequest, Serving
 from shoal.runtime._keys import Keys
 from shoal.runtime._lanes import WIDTHS, Job, LaneDesk
-from shoal.runtime._limits import Limits
-from shoal.runtime._mcp import Connections, McpServer
+from shoal.runtime._mcp import Connections
 from shoal.runtime._pools import Pools
 from shoal.runtime._program import Program
 from shoal.runtime._programs import Programs
 from shoal.runtime._run import Begun, RunActor
-from shoal.runtime._secrets import Secrets
 from shoal.runtime._serving import Servants
 from shoal.runtime._spawn import Birth, Drafting, conceive, give_birth, part_of
-from shoal.runtime.context import SHIPPED, Components
-from shoal.runtime.events import (
-    Lane,
-)
+from shoal.runtime.events import Lane
 from shoal.runtime.journal import Journal
-from shoal.runtime.scripts import Functions, Sandbox
+from shoal.runtime.scripts import Sandbox
 from shoal.runtime.state import RunState
-from shoal.runtime.tools import Memory, Permissions, Shell, Tool
+from shoal.runtime.tools import Shell, Tool
 
 Watcher = Callable[[TextDelta], None]
 
@@ -58,64 +48,43 @@ class Hall:
     """The services that all runs of a swarm share, and the place where they begin.
 
     Args:
-        providers: The providers, 1 or more.
         journal: Where events are kept.
-        clock: Time and randomness.
-        limits: What runs may do at most.
-        permissions: What the user allows.
-        retry: How often a request is repeated.
-        pools: Limits of pools by name.
-        scripts: Functions of the program in the place of scripts, by the path that a blueprint names.
-        mcp: MCP servers whose tools runs may use.
-        components: What may stand in prompts beside regions; `None` for what ships.
-        memory: What is remembered from run to run; `None` for nothing.
-        lanes: How lanes serve runs whose blueprint says nothing else.
+        gear: What the user gave them to share.
+
+    Raises:
+        ConfigInvalid: Nobody serves the model that the user prefers.
     """
 
-    def __init__(
-        self,
-        providers: Sequence[Provider],
-        journal: Journal,
-        clock: Clock,
-        limits: Limits,
-        permissions: Permissions,
-        retry: RetryPolicy,
-        pools: Mapping[str, int],
-        scripts: Mapping[str, Functions] | None = None,
-        mcp: Sequence[McpServer] = (),
-        components: Components | None = None,
-        memory: Memory | None = None,
-        lanes: Lanes | None = None,
-    ) -> None:
-        self.lane_defaults = lanes or Lanes()
-        self.default_model: str | None = None
-        """What its user prefers, of runs that begin here; see `Servants.of`."""
-        self.traced: Traced | None = None
-        """Says which span a request belongs to; `None` where nobody is to know."""
-        self.secrets = Secrets()
-        self.components = SHIPPED if components is None else components
-        self.memory = memory
+    def __init__(self, journal: Journal, gear: Gear) -> None:
         self.journal = journal
-        self.clock = clock
-        self.limits = limits
-        self.permissions = permissions
-        self.retry = retry
-        self.pools = Pools({"tools": limits.tool_calls, **pools}, limits.inferences)
-        self.servants = Servants(providers, clock.monotonic)
+        self.clock = gear.clock
+        self.limits = limits = gear.limits
+        self.permissions = gear.permissions
+        self.retry = gear.retry
+        self.components = gear.components
+        self.memory = gear.memory
+        self.lane_defaults = gear.lanes
+        self.default_model = gear.default_model
+        self.traced = gear.traced
+        self.secrets = gear.secrets
+        self.pools = Pools({"tools": limits.tool_calls, **gear.pools}, limits.inferences)
+        self.servants = Servants(gear.providers, gear.clock.monotonic)
+        if gear.default_model is not None:
+            self.servants.check_default(gear.default_model)
         self.lanes = {lane: LaneDesk(lane, width) for lane, width in WIDTHS.items()}
         self.runs = DynamicSupervisor("runs", max_restarts=None)
         self.threads: anyio.CapacityLimiter = _threads.limiter(limits.tool_threads)
         self.shell = Shell(
             limits.command_timeout_s,
             limits.command_bytes,
-            permissions.grants.allow_env_vars,
+            gear.permissions.grants.allow_env_vars,
             _threads.limiter(limits.commands),
         )
-        self.sandbox = Sandbox(limits.scripts, threads=self.threads, trusted=scripts)
-        self.connections = Connections(mcp)
+        self.sandbox = Sandbox(limits.scripts, threads=self.threads, trusted=gear.scripts)
+        self.connections = Connections(gear.mcp)
         self.programs = Programs(journal, self.components, self.connections, self.sandbox)
         self.home = Home(self, self.runs, self.programs, self._house_again)
-        self.keys = Keys(journal, clock)
+        self.keys = Keys(journal, gear.clock)
         self.restarts: Counter[str] = Counter()
         """How often supervisors restarted something, by the supervisor's path."""
         self._watchers: dict[str, list[Watcher]] = {}

@@ -18,8 +18,7 @@ from shoal.runtime._live import Live
 from shoal.runtime._mending import UNREADABLE
 from shoal.runtime._program import Program
 from shoal.runtime._programs import Programs
-from shoal.runtime._resuming import open_runs
-from shoal.runtime._standings import Standing, Standings
+from shoal.runtime._standings import Standing, Standings, open_runs
 from shoal.runtime.events import BudgetReached, ChildEnded, Event, RunEnded, RunSpawned
 from shoal.runtime.journal import Journal
 from shoal.runtime.state import RunState

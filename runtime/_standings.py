@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import final
 
@@ -13,6 +13,7 @@ from shoal.errors import JournalFailed
 from shoal.providers import Text, Usage
 from shoal.runtime._handle import Outcome, outcome_of
 from shoal.runtime.events import ChildEnded, RunEnded, RunPaused
+from shoal.runtime.journal import Journal, RunRow
 from shoal.runtime.state import RunState
 
 
@@ -117,4 +118,6 @@ class Standings:
             del self._by_run[run_id]
 
 
-Wake = Callable[[], None]
+def open_runs(journal: Journal, root: str) -> Sequence[RunRow]:
+    """Return the runs of a tree that are not over, in the order in which they were spawned: parents first."""
+    return [row for row in journal.runs(root=root) if not row.ended]
