@@ -163,12 +163,19 @@ class Markers(msgspec.Struct, frozen=True):
     """Where the markers of a request stand.
 
     Args:
-        markers: First to last.
+        ahead: Those in front of the conversation, first to last.
+        behind: Those in the conversation, first to last.
         explicit: The vendor must not mark the end by itself.
     """
 
-    markers: tuple[Marker, ...] = ()
+    ahead: tuple[Marker, ...] = ()
+    behind: tuple[Marker, ...] = ()
     explicit: bool = False
+
+    @property
+    def markers(self) -> tuple[Marker, ...]:
+        """All of them, first to last."""
+        return self.ahead + self.behind
 
 
 NO_MARKERS = Markers()
@@ -195,21 +202,37 @@ def plan_breakpoints(
     least = profile.min_cacheable_tokens
     held = _held(said) if front.open else 0
     kept = said if held == len(said) else said[:held]
-    steady = front.steady if rules.long_stable else 0
     if rules.own_reach is None:
-        return NO_MARKERS if once else Markers(_markers(_marked(front, kept, least, rules)[0], steady))
+        if once:
+            return NO_MARKERS
+        ahead, behind, _ = _marked(front, kept, least, rules)
+        return Markers(_ahead(front, ahead, rules), _behind(front, behind))
     tokens = front.tokens + sum([spot.tokens for spot in said])
     writes = tokens >= least
     if once:
         return Markers(explicit=writes)
-    marked, worth = _marked(front, kept, least, rules)
+    ahead, behind, worth = _marked(front, kept, least, rules)
     own, own_worth = _by_itself(front, said, tokens, least, rules, rules.own_reach)
-    explicit = writes and (held < len(said) or not front.open or own_worth < worth)
-    return Markers(_markers(_also_known(marked, front, rules) if explicit else own, steady), explicit)
+    if not writes or (held == len(said) and front.open and own_worth >= worth):
+        return Markers(_ahead(front, own, rules))
+    known = _also_known(ahead, len(behind), front, rules)
+    return Markers(_ahead(front, known, rules), _behind(front, behind), explicit=True)
 
 
-def _markers(marked: set[int], steady: int) -> tuple[Marker, ...]:
-    return tuple([Marker(index, index < steady) for index in sorted(marked)])
+def _ahead(front: Front, marked: tuple[int, ...], rules: MarkerRules) -> tuple[Marker, ...]:
+    """Return markers behind the spots *marked* of *front*; the same object for the same ones."""
+    asked = ("markers", marked, rules.long_stable)
+    made: tuple[Marker, ...] | None = front.made.get(asked)
+    if made is None:
+        steady = front.steady if rules.long_stable else 0
+        made = front.made[asked] = tuple([Marker(index, index < steady) for index in sorted(marked)])
+    return made
+
+
+def _behind(front: Front, marked: tuple[int, ...]) -> tuple[Marker, ...]:
+    """Return markers behind the spots *marked* of what follows *front*."""
+    after = len(front.spots)
+    return tuple([Marker(after + index) for index in marked])
 
 
 def _held(said: Sequence[Spot]) -> int:
@@ -219,33 +242,38 @@ def _held(said: Sequence[Spot]) -> int:
     return next(index for index, spot in enumerate(said) if not spot.cacheable)
 
 
-def _marked(front: Front, said: Sequence[Spot], least: int, rules: MarkerRules) -> tuple[set[int], float]:
-    """Return the indexes of all markers, and how many tokens a later request is expected to read at them.
+def _marked(
+    front: Front, said: Sequence[Spot], least: int, rules: MarkerRules
+) -> tuple[tuple[int, ...], tuple[int, ...], float]:
+    """Return where markers stand, in front and in what is said, and what a later request is expected to read at them.
 
     Args:
         front: See `plan_breakpoints`.
         said: What a cache may hold of the conversation.
         least: The shortest prefix that is worth a marker.
         rules: See `plan_breakpoints`.
+
+    Returns:
+        Indexes of spots of *front*; indexes of spots of *said*; tokens.
     """
     end = _snapped(said, len(said) - 1)
-    tokens = front.tokens + sum([spot.tokens for spot in said[: end + 1]]) if end >= 0 else 0
+    covered = said if end + 1 == len(said) else said[: end + 1]
+    tokens = front.tokens + sum([spot.tokens for spot in covered])
     if end < 0 or tokens < least:
         marked, worth = _in_front(front, rules.most, 0.0, least)
-        return set(marked), worth
-    after = len(front.spots)
-    made = {after + end}
+        return marked, (), worth
+    made: tuple[int, ...] = (end,)
     before = _unseen(said, end, rules)
     if before >= 0 and tokens - sum([spot.tokens for spot in said[before + 1 : end + 1]]) >= least:
-        made.add(after + before)
+        made = (before, end)
     stays = front.odds * (1.0 - SHED_ODDS)
     marked, worth = _in_front(front, rules.most - len(made), stays, least)
-    return made | set(marked), worth + tokens * stays
+    return marked, made, worth + tokens * stays
 
 
 def _by_itself(
     front: Front, said: Sequence[Spot], tokens: int, least: int, rules: MarkerRules, reach: int
-) -> tuple[set[int], float]:
+) -> tuple[tuple[int, ...], float]:
     """Return the same for a vendor that marks the end, and finds ends of messages, by itself."""
     stays = front.odds * (1.0 - SHED_ODDS)
     marked, worth = _in_front(front, rules.most - 1, stays, least)
@@ -254,19 +282,29 @@ def _by_itself(
         # A marker counts as one of the latest ends, and a long conversation leaves no room for it. Where nothing moved,
         # that is no loss: the request before is found at its end, and once something moves the end can go unmarked.
         worth = 0.0
-    return set(marked), worth + (tokens * stays if tokens >= least else 0.0)
+    return marked, worth + (tokens * stays if tokens >= least else 0.0)
 
 
-def _also_known(marked: set[int], front: Front, rules: MarkerRules) -> set[int]:
-    """Return *marked* with the places that were marked before, so that they are read, while the new ones are written.
+def _also_known(ahead: tuple[int, ...], behind: int, front: Front, rules: MarkerRules) -> tuple[int, ...]:
+    """Return the places *ahead* with those marked before, so that they are read, while the new ones are written.
 
     The vendor writes at its latest markers alone, and looks for entries at all of them.
+
+    Args:
+        ahead: Places in front of the conversation.
+        behind: How many markers stand in it.
+        front: See `plan_breakpoints`.
+        rules: See `plan_breakpoints`.
     """
+    if front.known.issubset(ahead):
+        return ahead
+    marked = {*ahead}
+    # Where nothing in front is new, what is written first is said behind it.
     first = min(marked - front.known, default=len(front.spots))
-    room = rules.most - sum([index >= first for index in marked])
+    room = rules.most - behind - sum([index >= first for index in ahead])
     between = sorted([index for index in front.known - marked if index > first], reverse=True)
     before = [index for index in front.known if index < first]
-    return marked | {*before} | {*between[: max(0, room)]}
+    return tuple(marked | {*before} | {*between[: max(0, room)]})
 
 
 def _unseen(said: Sequence[Spot], end: int, rules: MarkerRules) -> int:

@@ -156,11 +156,10 @@ class ChatEncoder:
             settings = self._settings(request, tools, asked)  # whether it may be asked for depends on what is said
         else:
             settings = self._heads.of(request, tools, asked, self._settings)
-        ahead = plan.in_front(markers.markers)
-        system = self._front(plan.front, ahead) if plan.front.spots else self._system(sent_of(request.system))
-        said = self._said(spoken, plan.behind(markers.markers, self._marker), tail)
+        system = self._front(plan.front, markers.ahead) if plan.front.spots else self._system(sent_of(request.system))
+        said = self._said(spoken, plan.placed(markers.behind, self._marker), tail)
         body = Wire.of(*self._head(request, tools), b',"messages":[', *_joined(system, said), b"],", settings)
-        return Sent(body, tools.names, under(cache_key, self._prefixes(plan, ahead)))
+        return Sent(body, tools.names, under(cache_key, self._prefixes(plan, markers.ahead)))
 
     def messages(self, request: Request) -> Wire:
         """Return the elements of the `messages` array, without markers: system section, conversation, tail."""

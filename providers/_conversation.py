@@ -25,7 +25,7 @@ from shoal.providers._legality import (
     needs_pause,
     starts_answering,
 )
-from shoal.providers._values import Block, Message, Role, Segment, ToolSet, digests_of
+from shoal.providers._values import Block, Message, Role, Segment, ToolSet, numbers_of
 from shoal.providers._wire import Wire
 
 Part: TypeAlias = Message | Segment | Block | ToolSet
@@ -53,16 +53,16 @@ def keep(part: Part, encoder: object, made: T) -> T:
 class _Grown(msgspec.Struct, frozen=True):
     """An open segment, as the parts that it grew by.
 
-    It holds digests of messages and not the messages: one of these keeps it.
+    It holds numbers of messages and not the messages: one of these keeps it.
     """
 
-    digests: tuple[bytes, ...]
+    numbers: tuple[int, ...]
     parts: tuple[Spoken, ...]
 
-    def begins(self, digests: tuple[bytes, ...], messages: Sequence[Message]) -> bool:
+    def begins(self, numbers: tuple[int, ...], messages: Sequence[Message]) -> bool:
         """Say whether *messages* go on where this ends, so that what is encoded of it holds whatever they say."""
-        count = len(self.digests)
-        if digests[:count] != self.digests:
+        count = len(self.numbers)
+        if numbers[:count] != self.numbers:
             return False
         if not self.parts or self.parts[-1].last == "system":
             return False  # whether a system message may stand at the end depends on what follows it
@@ -175,16 +175,16 @@ class Conversation:
         if isinstance(made, _Grown):
             return made.parts
         messages = segment.messages
-        digests = digests_of(messages)
+        numbers = numbers_of(messages)
         said: _Said | None = kept(messages[0], self._encoder)
         known = None if said is None else said.grown
         if made is not None:
             parts: tuple[Spoken, ...] = (made,)
-        elif known is not None and known.begins(digests, messages):
+        elif known is not None and known.begins(numbers, messages):
             parts = self._further(known, messages)
         else:
             parts = (self.speak(messages),)
-        grown = _Grown(digests, parts if parts[-1].cuts else parts[:-1])
+        grown = _Grown(numbers, parts if parts[-1].cuts else parts[:-1])
         said = kept(messages[0], self._encoder)
         if said is not None:
             msgspec.structs.force_setattr(said, "grown", grown)
@@ -192,7 +192,7 @@ class Conversation:
 
     def _further(self, known: _Grown, messages: Sequence[Message]) -> tuple[Spoken, ...]:
         """Return *messages*, which begin with what is *known*, as its parts and one more."""
-        rest = messages[len(known.digests) :]
+        rest = messages[len(known.numbers) :]
         if not rest:
             return known.parts
         before = known.parts[-1]
@@ -202,7 +202,7 @@ class Conversation:
         parts = (
             known.parts
             if len(known.parts) < MAX_PARTS
-            else (merged(known.parts, self._between, open_=leaves_open(messages[: len(known.digests)])),)
+            else (merged(known.parts, self._between, open_=leaves_open(messages[: len(known.numbers)])),)
         )
         if more.cuts:
             before = parts[-1]

@@ -251,18 +251,19 @@ def in_array(spoken: Sequence[Spoken], between: Between, markers: Sequence[Place
 def _marked(part: Spoken, markers: Iterable[tuple[int, bytes]]) -> Wire:
     """Return *part* with *markers*, by index of the element, sorted."""
     leaves = part.leaves
-    fragments: list[bytes | Deferred | Fragments] = []
+    made: list[bytes | Deferred] = []
     size, done = part.wire.size, 0
     for element, marker in markers:
         at = part.cuts[element].leaf
         end = leaves[at]
         assert isinstance(end, bytes)  # only what stands inside an element may be fetched later
         inside = end.index(b"}")
-        fragments += [_fragments(leaves[done:at]), end[:inside], marker, end[inside:]]
+        made += leaves[done:at]
+        made += (end[:inside] + marker + end[inside:],)
         size += len(marker)
         done = at + 1
-    fragments.append(_fragments(leaves[done:]))
-    return Wire(tuple(fragments), size)
+    made += leaves[done:]
+    return Wire(Flat(cast("list[bytes]", made)) if isinstance(leaves, Flat) else tuple(made), size)
 
 
 def _fragments(leaves: Leaves) -> Fragments:

@@ -161,10 +161,9 @@ class Fronts:
             return
         if request.purpose == "stage":  # a question behind it leaves what was written at the end of a stage's request
             habits.unended = markers.explicit
-        for marker in markers.markers:
-            if marker.index < len(front.spots):
-                habits.marked.pop(front.chain[marker.index], None)
-                habits.marked[front.chain[marker.index]] = None
+        for marker in markers.ahead:
+            habits.marked.pop(front.chain[marker.index], None)
+            habits.marked[front.chain[marker.index]] = None
         while len(habits.marked) > MAX_MARKED:
             del habits.marked[next(iter(habits.marked))]
 

@@ -126,10 +126,10 @@ class MessagesEncoder:
             self._check_blobs(request, spoken, blobs)
         head = self._heads.of(request, tools, (thinks, counting), self._head)
         plan = self._outline(request, tools, spoken, tail)
-        markers = NO_MARKERS.markers if counting else self._markers(request, plan).markers
-        ahead = plan.in_front(markers)
-        front = self._front(tools, plan.front, ahead)
-        body = Wire.of(head, front, *self._messages(spoken, plan.behind(markers, _SHORT, _LONG), tail), b"]}]}")
+        markers = NO_MARKERS if counting else self._markers(request, plan)
+        front = self._front(tools, plan.front, markers.ahead)
+        placed = plan.placed(markers.behind, _SHORT)
+        body = Wire.of(head, front, *self._messages(spoken, placed, tail), b"]}]}")
         if body.size > MAX_BODY_BYTES:
             raise ProviderRefused(
                 f"{self._provider}: the request is {body.size!r} bytes long, and {MAX_BODY_BYTES!r} are taken; "
@@ -137,7 +137,7 @@ class MessagesEncoder:
                 provider=self._provider,
                 model=request.model,
             )
-        return Sent(body, tools.names, plan.prefixes(ahead), _TURN_HEADERS if for_turns else NO_HEADERS)
+        return Sent(body, tools.names, plan.prefixes(markers.ahead), _TURN_HEADERS if for_turns else NO_HEADERS)
 
     def _head(self, request: Request, tools: Tools, more: tuple[bool | None, bool]) -> bytes:
         thinks, counting = more

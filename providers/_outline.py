@@ -30,19 +30,10 @@ class Outline(msgspec.Struct, frozen=True):
     parts: Sequence[Spoken] = ()
     far: int = 0
 
-    def in_front(self, markers: Sequence[Marker]) -> tuple[Marker, ...]:
-        """Return those of *markers* that stand in front of the conversation."""
+    def placed(self, behind: Sequence[Marker], marker: bytes) -> list[Placed]:
+        """Return where in the conversation the markers *behind* stand; *marker* is the bytes of each."""
         front = len(self.front.spots)
-        return tuple([marker for marker in markers if marker.index < front])
-
-    def behind(self, markers: Sequence[Marker], short: bytes, long: bytes = b"") -> list[Placed]:
-        """Return those of *markers* that stand in the conversation; *short* and *long* are the bytes of one."""
-        front = len(self.front.spots)
-        return [
-            (*self._element(marker.index - front), long if marker.long else short)
-            for marker in markers
-            if marker.index >= front
-        ]
+        return [(*self._element(one.index - front), marker) for one in behind]
 
     def _element(self, spot: int) -> tuple[int, int]:
         """Return the part and the element in it that *spot* of the conversation is, or ends with."""

@@ -14,7 +14,7 @@ import msgspec
 from shoal.errors import ProviderRefused
 from shoal.providers._breakpoints import NO_MARKERS, ONCE, OPENAI, Front, Marker, Markers, plan_breakpoints
 from shoal.providers._conversation import Conversation, keep, kept
-from shoal.providers._elements import Spoken, bodies
+from shoal.providers._elements import Placed, Spoken, bodies
 from shoal.providers._fronts import Fronts
 from shoal.providers._json import as_list, as_object, as_text
 from shoal.providers._legality import OPENING, object_schema, tail_of, tool_name, tool_names
@@ -126,10 +126,9 @@ class ResponsesEncoder:
         plan = self._outline(request, tools, spoken, tail)
         markers = NO_MARKERS if counting else self._markers(request, plan)
         head = self._heads.of(request, tools, (cache_key, markers.explicit, counting), self._head)
-        ahead = plan.in_front(markers.markers)
-        front = self._front(tools, plan.front, ahead)
-        body = Wire.of(head, front, *self._input(spoken, plan, markers.markers, tail), b"]}")
-        return Sent(body, tools.names, under(cache_key, self._prefixes(plan, ahead)))
+        front = self._front(tools, plan.front, markers.ahead)
+        body = Wire.of(head, front, *self._input(spoken, plan.placed(markers.behind, _MARKER), tail), b"]}")
+        return Sent(body, tools.names, under(cache_key, self._prefixes(plan, markers.ahead)))
 
     def _head(self, request: Request, tools: Tools, more: tuple[str | None, bool, bool]) -> bytes:
         cache_key, explicit, counting = more
@@ -253,10 +252,8 @@ class ResponsesEncoder:
             parts += [head, self.block(block), b'"', _MARKER if index in marked else b"", b"}]},"]
         return parts
 
-    def _input(
-        self, spoken: Sequence[Spoken], plan: Outline, markers: Sequence[Marker], tail: Text | None
-    ) -> list[bytes | Wire]:
-        parts = self._conversation.parts(spoken, plan.behind(markers, _MARKER))
+    def _input(self, spoken: Sequence[Spoken], placed: Sequence[Placed], tail: Text | None) -> list[bytes | Wire]:
+        parts = self._conversation.parts(spoken, placed)
         if tail is not None:
             parts += [b"," if spoken else b"", b'{"type":"message","role":"user","content":[' + TEXT_OPEN, tail.body]
             parts.append(b'"}]}')
