@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar, final
 
 import msgspec
 
-from shoal.providers._elements import SILENCE, Between, Element, Placed, Spoken, in_array, joined, merged
+from shoal.providers._elements import SILENCE, Between, Element, Placed, Spoken, alone, in_array, joined, merged
 from shoal.providers._legality import (
     CLOSING,
     OPENING,
@@ -25,7 +25,7 @@ from shoal.providers._legality import (
     needs_pause,
     starts_answering,
 )
-from shoal.providers._values import Block, Message, Role, Segment, ToolSet, numbers_of
+from shoal.providers._values import Block, Message, Role, Segment, ToolSet, begin_with
 from shoal.providers._wire import Wire
 
 Part: TypeAlias = Message | Segment | Block | ToolSet
@@ -59,18 +59,18 @@ class _Grown(msgspec.Struct, frozen=True):
     numbers: tuple[int, ...]
     parts: tuple[Spoken, ...]
 
-    def begins(self, numbers: tuple[int, ...], messages: Sequence[Message]) -> bool:
+    def begins(self, messages: Sequence[Message]) -> bool:
         """Say whether *messages* go on where this ends, so that what is encoded of it holds whatever they say."""
-        count = len(self.numbers)
-        if numbers[:count] != self.numbers:
+        if not begin_with(messages, self.numbers):
             return False
         if not self.parts or self.parts[-1].last == "system":
             return False  # whether a system message may stand at the end depends on what follows it
-        asked: set[str] = set()
-        for message in messages[count:]:
+        asked: list[str] = []
+        for message in messages[len(self.numbers) :]:
             if message.role == "tool" and message.call_id not in asked:
                 return False  # it answers a call in front of all that is new, or none
-            asked.update([call.call_id for call in message.calls])
+            if message.calls:
+                asked += [call.call_id for call in message.calls]
         return True
 
 
@@ -175,15 +175,17 @@ class Conversation:
         if isinstance(made, _Grown):
             return made.parts
         messages = segment.messages
-        numbers = numbers_of(messages)
         said: _Said | None = kept(messages[0], self._encoder)
         known = None if said is None else said.grown
+        before: tuple[int, ...] = ()
         if made is not None:
             parts: tuple[Spoken, ...] = (made,)
-        elif known is not None and known.begins(numbers, messages):
+        elif known is not None and known.begins(messages):
+            before = known.numbers
             parts = self._further(known, messages)
         else:
             parts = (self.speak(messages),)
+        numbers = before + tuple([message.number for message in messages[len(before) :]])
         grown = _Grown(numbers, parts if parts[-1].cuts else parts[:-1])
         said = kept(messages[0], self._encoder)
         if said is not None:
@@ -245,9 +247,11 @@ class Conversation:
 
     def _alone(self, message: Message) -> Spoken:
         """Return *message* of a user, whom nobody stands beside."""
-        elements = () if blank(message.texts) and not message.blobs else self.turn(Turn(message))
-        if not elements:
+        if not message.blobs and blank(message.texts):
             return SILENCE
+        elements = self.turn(Turn(message))
+        if len(elements) == 1:
+            return alone(elements[0], "user")
         return joined(elements, self._between, first="user", last="user", open_=False, thinks=None)
 
     def turn(self, turn: Turn) -> Sequence[Element]:

@@ -155,11 +155,6 @@ def joined(
     elements: Sequence[Element], between: Between, *, first: Role, last: Role | None, open_: bool, thinks: bool | None
 ) -> Spoken:
     """Return *elements*, 1 or more, as what stands together; see `Spoken` for the rest."""
-    if len(elements) == 1:
-        alone, run = elements[0], elements[0].run
-        wire = Wire(_fragments((*alone.head, alone.end)), alone.size)
-        cut = Cut(len(alone.head), alone.size, run, alone.markable)
-        return Spoken(wire, (cut,), run, first, last, open_, thinks, alone.blobs, alone.side_px, frozenset((run,)), run)
     leaves: list[bytes | Deferred] = []
     cuts: list[Cut] = []
     runs: set[str] = set()
@@ -181,6 +176,20 @@ def joined(
             side_px = max(side_px, element.side_px)
     wire = Wire(_fragments(tuple(leaves)), size)
     return Spoken(wire, tuple(cuts), elements[0].run, first, last, open_, thinks, blobs, side_px, frozenset(runs), run)
+
+
+def alone(element: Element, role: Role) -> Spoken:
+    """Return *element*, which is all that a message of *role* says, as what stands together."""
+    head, run, size = element.head, element.run, element.size
+    leaves = (*head, element.end)
+    wire = Wire(_fragments(leaves) if element.blobs else Flat(cast("tuple[bytes, ...]", leaves)), size)
+    cuts = (Cut(len(head), size, run, element.markable),)
+    runs = _RUNS.get(run) or _RUNS.setdefault(run, frozenset((run,)))
+    return Spoken(wire, cuts, run, role, role, False, None, element.blobs, element.side_px, runs, run)
+
+
+_RUNS: dict[str, frozenset[str]] = {}
+"""The set of each run alone: there are few, and they are asked for with every message."""
 
 
 def merged(parts: Sequence[Spoken], between: Between, *, open_: bool) -> Spoken:
