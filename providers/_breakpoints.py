@@ -211,9 +211,13 @@ def plan_breakpoints(
     writes = tokens >= least
     if once:
         return Markers(explicit=writes)
-    ahead, behind, worth = _marked(front, kept, least, rules)
     own, own_worth = _by_itself(front, said, tokens, least, rules, rules.own_reach)
-    if not writes or (held == len(said) and front.open and own_worth >= worth):
+    held_whole = front.open and held == len(said)
+    if not writes or (held_whole and not front.moved and said and said[-1].markable):
+        # The vendor's own marker at the end takes the place of ours, so that no plan with ours is worth more.
+        return Markers(_ahead(front, own, rules))
+    ahead, behind, worth = _marked(front, kept, least, rules)
+    if held_whole and own_worth >= worth:
         return Markers(_ahead(front, own, rules))
     known = _also_known(ahead, len(behind), front, rules)
     return Markers(_ahead(front, known, rules), _behind(front, behind), explicit=True)
@@ -256,8 +260,11 @@ def _marked(
     Returns:
         Indexes of spots of *front*; indexes of spots of *said*; tokens.
     """
-    end = _snapped(said, len(said) - 1)
-    covered = said if end + 1 == len(said) else said[: end + 1]
+    end = len(said) - 1
+    covered = said
+    if said and not said[end].markable:
+        end = _snapped(said, end)
+        covered = said[: end + 1]
     tokens = front.tokens + sum([spot.tokens for spot in covered])
     if end < 0 or tokens < least:
         marked, worth = _in_front(front, rules.most, 0.0, least)
@@ -277,8 +284,7 @@ def _by_itself(
     """Return the same for a vendor that marks the end, and finds ends of messages, by itself."""
     stays = front.odds * (1.0 - SHED_ODDS)
     marked, worth = _in_front(front, rules.most - 1, stays, least)
-    ends = sum([spot.positions for spot in said])
-    if front.moved and ends + len(front.spots) > reach:
+    if front.moved and sum([spot.positions for spot in said]) + len(front.spots) > reach:
         # A marker counts as one of the latest ends, and a long conversation leaves no room for it. Where nothing moved,
         # that is no loss: the request before is found at its end, and once something moves the end can go unmarked.
         worth = 0.0
@@ -309,6 +315,8 @@ def _also_known(ahead: tuple[int, ...], behind: int, front: Front, rules: Marker
 
 def _unseen(said: Sequence[Spot], end: int, rules: MarkerRules) -> int:
     """Return where the request before ended, if the vendor would not look there from *end*; else -1."""
+    if True not in [spot.ended for spot in said]:
+        return -1
     most = None if rules.look_back is None else rules.look_back - rules.margin
     distance = said[end].positions
     for before in range(end - 1, -1, -1):

@@ -30,7 +30,7 @@ from shoal.providers._elements import Placed, Spoken, bodies
 from shoal.providers._fronts import Fronts, sent_of
 from shoal.providers._legality import tail_of, tool_names
 from shoal.providers._options import checked_options
-from shoal.providers._outline import NO_OUTLINE, Outline, outline, under
+from shoal.providers._outline import NO_OUTLINE, Outline, outline
 from shoal.providers._schemas import is_strict
 from shoal.providers._sent import Heads, Sent
 from shoal.providers._servers import Capabilities
@@ -159,7 +159,7 @@ class ChatEncoder:
         system = self._front(plan.front, markers.ahead) if plan.front.spots else self._system(sent_of(request.system))
         said = self._said(spoken, plan.placed(markers.behind, self._marker), tail)
         body = Wire.of(*self._head(request, tools), b',"messages":[', *_joined(system, said), b"],", settings)
-        return Sent(body, tools.names, under(cache_key, self._prefixes(plan, markers.ahead)))
+        return Sent(body, tools.names, plan.under(cache_key, self._prefixes(plan, markers.ahead)))
 
     def messages(self, request: Request) -> Wire:
         """Return the elements of the `messages` array, without markers: system section, conversation, tail."""

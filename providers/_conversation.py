@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar, final
 
 import msgspec
 
-from shoal.providers._elements import SILENCE, Between, Element, Placed, Spoken, alone, in_array, joined, merged
+from shoal.providers._elements import NOTHING, SILENCE, Between, Element, Placed, Spoken, alone, in_array, joined, merged
 from shoal.providers._legality import (
     CLOSING,
     OPENING,
@@ -209,7 +209,8 @@ class Conversation:
         if more.cuts:
             before = parts[-1]
             glue = self._between(before.closing, more.opening)
-            wire = Wire.of(before.wire, glue) if before.ahead is None else Wire.of(before.ahead[1], before.wire, glue)
+            ahead = NOTHING if before.ahead is None else before.ahead[1]
+            wire = Wire((ahead.fragments, before.wire.fragments, glue), ahead.size + before.wire.size + len(glue))
             msgspec.structs.force_setattr(more, "ahead", (len(parts), wire))
         return (*parts, more)
 

@@ -107,8 +107,8 @@ class Spoken(msgspec.Struct, frozen=True):
         Where no marker may stand at its end they are two: up to the last place that takes one, and the rest.
         """
         if not self.stretched:
-            alone = len(self.cuts) == 1
-            made = self.spots if alone else tuple([spot for _, spot in self._stretched()])
+            single = len(self.cuts) == 1
+            made = self.spots if single else tuple([spot for _, spot in self._stretched()])
             msgspec.structs.force_setattr(self, "stretched", made)
             msgspec.structs.force_setattr(self, "_spots", ())
         return self.stretched
@@ -145,7 +145,7 @@ class Spoken(msgspec.Struct, frozen=True):
     @property
     def leaves(self) -> Leaves:
         """Their bytes, one leaf behind the other."""
-        return cast("Leaves", self.wire.fragments)
+        return self.wire.fragments  # type: ignore[return-value] # one level of leaves; `cast` would be a call
 
 
 SILENCE = Spoken()
@@ -181,11 +181,14 @@ def joined(
 def alone(element: Element, role: Role) -> Spoken:
     """Return *element*, which is all that a message of *role* says, as what stands together."""
     head, run, size = element.head, element.run, element.size
+    blobs, markable = element.blobs, element.markable
     leaves = (*head, element.end)
-    wire = Wire(_fragments(leaves) if element.blobs else Flat(cast("tuple[bytes, ...]", leaves)), size)
-    cuts = (Cut(len(head), size, run, element.markable),)
+    wire = Wire(leaves if blobs else Flat(leaves), size)  # type: ignore[arg-type] # without stored parts they are bytes
     runs = _RUNS.get(run) or _RUNS.setdefault(run, frozenset((run,)))
-    return Spoken(wire, cuts, run, role, role, False, None, element.blobs, element.side_px, runs, run)
+    spots = (Spot("messages", size // BYTES_PER_TOKEN, markable=markable),)
+    cuts = (Cut(len(head), size, run, markable),)
+    side_px = element.side_px
+    return Spoken(wire, cuts, run, role, role, False, None, blobs, side_px, runs, run, None, spots, spots)
 
 
 _RUNS: dict[str, frozenset[str]] = {}
@@ -260,19 +263,17 @@ def in_array(spoken: Sequence[Spoken], between: Between, markers: Sequence[Place
 def _marked(part: Spoken, markers: Iterable[tuple[int, bytes]]) -> Wire:
     """Return *part* with *markers*, by index of the element, sorted."""
     leaves = part.leaves
-    made: list[bytes | Deferred] = []
-    size, done = part.wire.size, 0
+    made = [*leaves]
+    size = part.wire.size
     for element, marker in markers:
         at = part.cuts[element].leaf
-        end = leaves[at]
+        end = made[at]
         assert isinstance(end, bytes)  # only what stands inside an element may be fetched later
         inside = end.index(b"}")
-        made += leaves[done:at]
-        made += (end[:inside] + marker + end[inside:],)
+        made[at] = end[:inside] + marker + end[inside:]
         size += len(marker)
-        done = at + 1
-    made += leaves[done:]
-    return Wire(Flat(cast("list[bytes]", made)) if isinstance(leaves, Flat) else tuple(made), size)
+    flat = isinstance(leaves, Flat)
+    return Wire(Flat(made) if flat else tuple(made), size)  # type: ignore[arg-type] # what is flat holds bytes alone
 
 
 def _fragments(leaves: Leaves) -> Fragments:

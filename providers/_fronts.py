@@ -8,7 +8,7 @@ from typing import Any, final
 
 import msgspec
 
-from shoal.providers._breakpoints import BYTES_PER_TOKEN, NOTICED_ODDS, Front, Markers, Spot, front_of
+from shoal.providers._breakpoints import BYTES_PER_TOKEN, NOTICED_ODDS, Front, Marker, Markers, Spot, front_of
 from shoal.providers._legality import blank
 from shoal.providers._values import Block, Request, ToolSet, Volatility, digest
 
@@ -51,6 +51,7 @@ class _Habits(msgspec.Struct):
         again_at: The number of requests at which the odds of what has not changed are looked at again.
         seen: What each block did, by owner and number of the owner's block.
         marked: What stands for each prefix behind which a marker stood, the latest last.
+        ahead_marked: The markers in front of the conversation in its last request that had any.
         front: What was made of them; `None` at first.
     """
 
@@ -63,6 +64,7 @@ class _Habits(msgspec.Struct):
     again_at: int = 0
     seen: dict[tuple[str, int], _Seen] = {}
     marked: dict[bytes, None] = {}
+    ahead_marked: tuple[Marker, ...] = ()
     front: Front | None = None
 
 
@@ -103,7 +105,7 @@ class Fronts:
             habits.front is not None
             and habits.tools is request.tools
             and habits.ahead is request.stages_ahead
-            and [*map(id, habits.system)] == [*map(id, request.system)]
+            and (habits.system is request.system or [*map(id, habits.system)] == [*map(id, request.system)])
         )
         head = request.messages[0].messages[0].digest if request.messages else b""
         before, begins, habits.head = habits.front, habits.head == head, head
@@ -161,6 +163,9 @@ class Fronts:
             return
         if request.purpose == "stage":  # a question behind it leaves what was written at the end of a stage's request
             habits.unended = markers.explicit
+        if markers.ahead is habits.ahead_marked:
+            return
+        habits.ahead_marked = markers.ahead
         for marker in markers.ahead:
             habits.marked.pop(front.chain[marker.index], None)
             habits.marked[front.chain[marker.index]] = None

@@ -33,34 +33,41 @@ class Outline(msgspec.Struct, frozen=True):
     def placed(self, behind: Sequence[Marker], marker: bytes) -> list[Placed]:
         """Return where in the conversation the markers *behind* stand; *marker* is the bytes of each."""
         front = len(self.front.spots)
-        return [(*self._element(one.index - front), marker) for one in behind]
+        return [self._place(one.index - front, marker) for one in behind]
 
-    def _element(self, spot: int) -> tuple[int, int]:
-        """Return the part and the element in it that *spot* of the conversation is, or ends with."""
+    def _place(self, spot: int, marker: bytes) -> Placed:
+        """Return where *marker* goes: into the element that *spot* of the conversation is, or ends with."""
+        parts = self.parts
         at = 0
         if spot < self.far:
-            while spot >= len(self.parts[at].stretches()):
-                spot -= len(self.parts[at].stretches())
+            while spot >= len(parts[at].stretches()):
+                spot -= len(parts[at].stretches())
                 at += 1
-            return at, self.parts[at].last_of(spot)
-        at, spot = max(0, len(self.parts) - _NEAR), spot - self.far
-        while spot >= len(self.parts[at].cuts):
-            spot -= len(self.parts[at].cuts)
+            return at, parts[at].last_of(spot), marker
+        at, spot = max(0, len(parts) - _NEAR), spot - self.far
+        while spot >= len(parts[at].cuts):
+            spot -= len(parts[at].cuts)
             at += 1
-        return at, spot
+        return at, spot, marker
 
     def prefixes(self, ahead: Sequence[Marker]) -> tuple[bytes, ...]:
         """Return what stands for each prefix that *ahead*, markers in front of the conversation, mark."""
-        return tuple([self.front.chain[marker.index] for marker in ahead])
+        chain = self.front.chain
+        return tuple([chain[marker.index] for marker in ahead])
 
     def leading(self, least_tokens: int) -> tuple[bytes, ...]:
         """Return the same for each prefix that a cache without markers may share; *least_tokens* is its shortest."""
         return tuple([self.front.chain[place.index] for place in self.front.places if place.tokens >= least_tokens])
 
-
-def under(key: str | None, prefixes: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """Return *prefixes* as those of the one machine to which requests with the cache *key* go."""
-    return prefixes if key is None else tuple([digest(key.encode(), prefix) for prefix in prefixes])
+    def under(self, key: str | None, prefixes: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        """Return *prefixes* of this as those of the one machine to which requests with the cache *key* go."""
+        if key is None:
+            return prefixes
+        asked = ("under", key, prefixes)
+        made: tuple[bytes, ...] | None = self.front.made.get(asked)
+        if made is None:
+            made = self.front.made[asked] = tuple([digest(key.encode(), prefix) for prefix in prefixes])
+        return made
 
 
 NO_OUTLINE = Outline()

@@ -18,7 +18,7 @@ from shoal.providers._elements import Placed, Spoken, bodies
 from shoal.providers._fronts import Fronts
 from shoal.providers._json import as_list, as_object, as_text
 from shoal.providers._legality import OPENING, object_schema, tail_of, tool_name, tool_names
-from shoal.providers._outline import Outline, outline, under
+from shoal.providers._outline import Outline, outline
 from shoal.providers._responses_items import API, TEXT_OPEN, Items
 from shoal.providers._schemas import is_strict
 from shoal.providers._sent import Heads, Sent
@@ -128,7 +128,7 @@ class ResponsesEncoder:
         head = self._heads.of(request, tools, (cache_key, markers.explicit, counting), self._head)
         front = self._front(tools, plan.front, markers.ahead)
         body = Wire.of(head, front, *self._input(spoken, plan.placed(markers.behind, _MARKER), tail), b"]}")
-        return Sent(body, tools.names, under(cache_key, self._prefixes(plan, markers.ahead)))
+        return Sent(body, tools.names, plan.under(cache_key, self._prefixes(plan, markers.ahead)))
 
     def _head(self, request: Request, tools: Tools, more: tuple[str | None, bool, bool]) -> bytes:
         cache_key, explicit, counting = more
