@@ -182,7 +182,13 @@ NO_MARKERS = Markers()
 
 
 def plan_breakpoints(
-    front: Front, said: Sequence[Spot], profile: ModelProfile, rules: MarkerRules = ANTHROPIC, *, once: bool = False
+    front: Front,
+    said: Sequence[Spot],
+    profile: ModelProfile,
+    rules: MarkerRules = ANTHROPIC,
+    *,
+    once: bool = False,
+    far: int = 0,
 ) -> Markers:
     """Return where markers go.
 
@@ -196,16 +202,21 @@ def plan_breakpoints(
         profile: The model's; without `markers` in it there are none.
         rules: The vendor's.
         once: No later request begins like this one.
+        far: So many of *said*, from the first on, end no request, and a cache may hold them: nobody looks at each.
     """
     if profile.cache != "markers":
         return NO_MARKERS
     least = profile.min_cacheable_tokens
-    held = _held(said) if front.open else 0
+    held = 0
+    if front.open:
+        held = far
+        while held < len(said) and said[held].cacheable:
+            held += 1
     kept = said if held == len(said) else said[:held]
     if rules.own_reach is None:
         if once:
             return NO_MARKERS
-        ahead, behind, _ = _marked(front, kept, least, rules)
+        ahead, behind, _ = _marked(front, kept, least, rules, far)
         return Markers(_ahead(front, ahead, rules), _behind(front, behind))
     tokens = front.tokens + sum([spot.tokens for spot in said])
     writes = tokens >= least
@@ -216,7 +227,7 @@ def plan_breakpoints(
     if not writes or (held_whole and not front.moved and said and said[-1].markable):
         # The vendor's own marker at the end takes the place of ours, so that no plan with ours is worth more.
         return Markers(_ahead(front, own, rules))
-    ahead, behind, worth = _marked(front, kept, least, rules)
+    ahead, behind, worth = _marked(front, kept, least, rules, far)
     if held_whole and own_worth >= worth:
         return Markers(_ahead(front, own, rules))
     known = _also_known(ahead, len(behind), front, rules)
@@ -239,15 +250,8 @@ def _behind(front: Front, marked: tuple[int, ...]) -> tuple[Marker, ...]:
     return tuple([Marker(after + index) for index in marked])
 
 
-def _held(said: Sequence[Spot]) -> int:
-    """Return how many spots of *said*, from the first on, a cache may hold."""
-    if False not in [spot.cacheable for spot in said]:
-        return len(said)
-    return next(index for index, spot in enumerate(said) if not spot.cacheable)
-
-
 def _marked(
-    front: Front, said: Sequence[Spot], least: int, rules: MarkerRules
+    front: Front, said: Sequence[Spot], least: int, rules: MarkerRules, far: int
 ) -> tuple[tuple[int, ...], tuple[int, ...], float]:
     """Return where markers stand, in front and in what is said, and what a later request is expected to read at them.
 
@@ -256,6 +260,7 @@ def _marked(
         said: What a cache may hold of the conversation.
         least: The shortest prefix that is worth a marker.
         rules: See `plan_breakpoints`.
+        far: See `plan_breakpoints`.
 
     Returns:
         Indexes of spots of *front*; indexes of spots of *said*; tokens.
@@ -270,7 +275,7 @@ def _marked(
         marked, worth = _in_front(front, rules.most, 0.0, least)
         return marked, (), worth
     made: tuple[int, ...] = (end,)
-    before = _unseen(said, end, rules)
+    before = _unseen(said, end, rules, far)
     if before >= 0 and tokens - sum([spot.tokens for spot in said[before + 1 : end + 1]]) >= least:
         made = (before, end)
     stays = front.odds * (1.0 - SHED_ODDS)
@@ -313,13 +318,11 @@ def _also_known(ahead: tuple[int, ...], behind: int, front: Front, rules: Marker
     return tuple(marked | {*before} | {*between[: max(0, room)]})
 
 
-def _unseen(said: Sequence[Spot], end: int, rules: MarkerRules) -> int:
+def _unseen(said: Sequence[Spot], end: int, rules: MarkerRules, far: int) -> int:
     """Return where the request before ended, if the vendor would not look there from *end*; else -1."""
-    if True not in [spot.ended for spot in said]:
-        return -1
     most = None if rules.look_back is None else rules.look_back - rules.margin
     distance = said[end].positions
-    for before in range(end - 1, -1, -1):
+    for before in range(end - 1, far - 1, -1):
         if said[before].ended:
             return -1 if most is not None and distance < most else _snapped(said, before)
         distance += said[before].positions

@@ -254,18 +254,18 @@ def in_array(spoken: Sequence[Spoken], between: Between, markers: Sequence[Place
         part = spoken[index]
         if closing:
             parts.append(between(closing, part.opening))
-        marked = [(element, marker) for at, element, marker in markers if at == index]
+        marked = [marker for marker in markers if marker[0] == index]
         parts.append(_marked(part, marked) if marked else part.wire)
         closing = part.closing
     return parts
 
 
-def _marked(part: Spoken, markers: Iterable[tuple[int, bytes]]) -> Wire:
-    """Return *part* with *markers*, by index of the element, sorted."""
+def _marked(part: Spoken, markers: Iterable[Placed]) -> Wire:
+    """Return *part* with its *markers*."""
     leaves = part.leaves
     made = [*leaves]
     size = part.wire.size
-    for element, marker in markers:
+    for _, element, marker in markers:
         at = part.cuts[element].leaf
         end = made[at]
         assert isinstance(end, bytes)  # only what stands inside an element may be fetched later

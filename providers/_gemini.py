@@ -6,6 +6,7 @@ against the calls in front of them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
@@ -237,9 +238,11 @@ def _parameters(schema: bytes) -> bytes:
     return b',"parametersJsonSchema":' + made
 
 
+@functools.cache
 def _opening(run: str) -> bytes:
     return b'{"role":"%b","parts":[' % (b"model" if run == "model" else b"user")
 
 
+@functools.cache
 def _between(before: str, after: str) -> bytes:
     return b"," if before == after else b"]}," + _opening(after)

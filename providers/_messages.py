@@ -5,6 +5,7 @@ Elements are content blocks; those of one role in a row share a message, over th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias, final
 
@@ -163,7 +164,7 @@ class MessagesEncoder:
 
     def _markers(self, request: Request, plan: Outline) -> Markers:
         once = request.purpose in ONCE
-        return plan_breakpoints(plan.front, plan.said, self.profile, self.rules, once=once)
+        return plan_breakpoints(plan.front, plan.said, self.profile, self.rules, once=once, far=plan.far)
 
     def _check_blobs(self, request: Request, spoken: Sequence[Spoken], blobs: int) -> None:
         most = MAX_BLOBS_SMALL if self.profile.window_tokens <= SMALL_WINDOW else MAX_BLOBS
@@ -240,8 +241,8 @@ class MessagesEncoder:
 
     def _messages(self, spoken: Sequence[Spoken], placed: Sequence[Placed], tail: Text | None) -> list[bytes | Wire]:
         """Return what is said, without the end of its last message."""
-        opening = b'"messages":[' + (_opening(spoken[0].opening) if spoken else b"")
-        said = [opening, *self._conversation.parts(spoken, placed)]
+        said = self._conversation.parts(spoken, placed)
+        said.insert(0, b'"messages":[' + (_opening(spoken[0].opening) if spoken else b""))
         if tail is None:
             return said
         # Behind a system message only another one may stand.
@@ -272,12 +273,14 @@ def _facts(spoken: Sequence[Spoken]) -> tuple[int, bool | None, bool]:
 # --- framing
 
 
+@functools.cache
 def _opening(run: str) -> bytes:
     if run == TURN:
         return b'{"role":"system","clear_at":"next_user_message","content":['
     return b'{"role":"%b","content":[' % run.encode()
 
 
+@functools.cache
 def _between(before: str, after: str) -> bytes:
     return b"," if before == after else b"]}," + _opening(after)
 

@@ -154,7 +154,7 @@ class ResponsesEncoder:
     def _markers(self, request: Request, plan: Outline) -> Markers:
         if not self.server.markers:
             return NO_MARKERS
-        markers = plan_breakpoints(plan.front, plan.said, self.profile, OPENAI, once=request.purpose in ONCE)
+        markers = plan_breakpoints(plan.front, plan.said, self.profile, OPENAI, once=request.purpose in ONCE, far=plan.far)
         self._fronts.mark(request, plan.front, markers)
         return markers
 
