@@ -32,7 +32,8 @@ Part: TypeAlias = Message | Segment | Block | ToolSet
 T = TypeVar("T")
 
 
-MAX_PARTS = 8
+FEW = 4
+"""How many parts of an open segment, made of equally many each, become one."""
 
 Say: TypeAlias = Callable[[Turn], Iterable[Element]]
 
@@ -54,10 +55,16 @@ class _Grown(msgspec.Struct, frozen=True):
     """An open segment, as the parts that it grew by.
 
     It holds numbers of messages and not the messages: one of these keeps it.
+
+    Args:
+        numbers: The number of each of its messages.
+        parts: What they are, n parts, in order.
+        ranks: How often each part, n of them, came out of joining `FEW` parts; none is smaller than the next one.
     """
 
     numbers: tuple[int, ...]
     parts: tuple[Spoken, ...]
+    ranks: tuple[int, ...]
 
     def begins(self, messages: Sequence[Message]) -> bool:
         """Say whether *messages* go on where this ends, so that what is encoded of it holds whatever they say."""
@@ -177,42 +184,43 @@ class Conversation:
         messages = segment.messages
         said: _Said | None = kept(messages[0], self._encoder)
         known = None if said is None else said.grown
-        before: tuple[int, ...] = ()
-        if made is not None:
-            parts: tuple[Spoken, ...] = (made,)
-        elif known is not None and known.begins(messages):
-            before = known.numbers
-            parts = self._further(known, messages)
+        if made is None and known is not None and known.begins(messages):
+            grown = self._further(known, messages)
         else:
-            parts = (self.speak(messages),)
-        numbers = before + tuple([message.number for message in messages[len(before) :]])
-        grown = _Grown(numbers, parts if parts[-1].cuts else parts[:-1])
+            grown = self._anew(messages, made)
         said = kept(messages[0], self._encoder)
         if said is not None:
             msgspec.structs.force_setattr(said, "grown", grown)
         return grown.parts if made is not None else keep(segment, self._encoder, grown).parts
 
-    def _further(self, known: _Grown, messages: Sequence[Message]) -> tuple[Spoken, ...]:
+    def _anew(self, messages: Sequence[Message], made: Spoken | None = None) -> _Grown:
+        """Return *messages* as one part: what was *made* of them before, if anything was."""
+        spoken = self.speak(messages) if made is None else made
+        numbers = tuple([message.number for message in messages])
+        return _Grown(numbers, (spoken,), (0,)) if spoken.cuts else _Grown(numbers, (), ())
+
+    def _further(self, known: _Grown, messages: Sequence[Message]) -> _Grown:
         """Return *messages*, which begin with what is *known*, as its parts and one more."""
         rest = messages[len(known.numbers) :]
         if not rest:
-            return known.parts
+            return known
         before = known.parts[-1]
         more = self.speak(rest, after=before.last)
         if needs_pause(before.last, more.first):
-            return (self.speak(messages),)
-        parts = (
-            known.parts
-            if len(known.parts) < MAX_PARTS
-            else (merged(known.parts, self._between, open_=leaves_open(messages[: len(known.numbers)])),)
-        )
-        if more.cuts:
-            before = parts[-1]
-            glue = self._between(before.closing, more.opening)
-            ahead = NOTHING if before.ahead is None else before.ahead[1]
-            wire = Wire((ahead.fragments, before.wire.fragments, glue), ahead.size + before.wire.size + len(glue))
-            msgspec.structs.force_setattr(more, "ahead", (len(parts), wire))
-        return (*parts, more)
+            return self._anew(messages)
+        numbers = known.numbers + tuple([message.number for message in rest])
+        if not more.cuts:
+            return _Grown(numbers, known.parts, known.ranks)
+        parts, ranks = known.parts, known.ranks
+        while len(ranks) >= FEW and ranks[-FEW] == ranks[-1]:
+            one = merged(parts[-FEW:], self._between, open_=leaves_open(messages[: len(known.numbers)]))
+            parts, ranks = (*parts[:-FEW], one), (*ranks[:-FEW], ranks[-1] + 1)
+        before = parts[-1]
+        glue = self._between(before.closing, more.opening)
+        ahead = NOTHING if before.ahead is None else before.ahead[1]
+        wire = Wire((ahead.fragments, before.wire.fragments, glue), ahead.size + before.wire.size + len(glue))
+        msgspec.structs.force_setattr(more, "ahead", (len(parts), wire))
+        return _Grown(numbers, (*parts, more), (*ranks, 0))
 
     def speak(self, messages: Sequence[Message], *, after: Role | None = None) -> Spoken:
         """Return *messages*, encoded; *after* is the role of what stands in front of them, `None` for nothing."""

@@ -222,6 +222,7 @@ def merged(parts: Sequence[Spoken], between: Between, *, open_: bool) -> Spoken:
         max([part.side_px for part in parts]),
         frozenset[str]().union(*[part.runs for part in parts]),
         closing,
+        parts[0].ahead,
     )
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from providers_parts import ask, assistant, block, messages, request, result, segment, tool, tools, user
 
 from shoal.providers import SERVERS, Message, Request, Segment, Text, ToolSet, chat_encoder, shipped_profile
-from shoal.providers._conversation import MAX_PARTS
+from shoal.providers._conversation import FEW
 from shoal.providers._gemini import GeminiEncoder
 from shoal.providers._messages import MessagesEncoder
 from shoal.providers._responses import ResponsesEncoder
@@ -106,7 +106,7 @@ def copy(message: Message) -> Message:
     )
 
 
-TURNS = [message for n in range(MAX_PARTS + 4) for message in (assistant("a", ask(f"c{n}")), result(f"c{n}"))]
+TURNS = [message for n in range(4 * FEW + 4) for message in (assistant("a", ask(f"c{n}")), result(f"c{n}"))]
 
 
 def growing(encoder: MessagesEncoder, *said: Message) -> list[Any]:
@@ -125,11 +125,12 @@ def test_what_was_encoded_before_is_the_same_object():
     assert len(more) == 2
 
 
-def test_many_parts_become_one_again():
+def test_a_few_parts_become_one_and_a_few_of_those_become_one_again():
     encoder, opening = MessagesEncoder("p", PLAIN), user("x")
-    counts = [len(growing(encoder, opening, *TURNS[: 2 * n])) for n in range(MAX_PARTS + 2)]
-    assert max(counts) == MAX_PARTS
-    assert counts[MAX_PARTS:] == [2, 3]
+    counts = [len(growing(encoder, opening, *TURNS[: 2 * n])) for n in range(4 * FEW + 2)]
+    assert counts[: 2 * FEW] == [1, 2, 3, 4, 2, 3, 4, 5]
+    assert max(counts) == 2 * FEW - 1
+    assert counts[4 * FEW :] == [2, 3]
 
 
 def test_a_result_that_comes_late_is_put_where_it_belongs():
