@@ -35,7 +35,7 @@ T = TypeVar("T")
 FEW = 4
 """How many parts of an open segment, made of equally many each, become one."""
 
-Say: TypeAlias = Callable[[Turn], Iterable[Element]]
+Say: TypeAlias = Callable[[Turn], Sequence[Element]]
 
 
 def kept(part: Part, encoder: object) -> Any:
@@ -92,7 +92,7 @@ class _Said(msgspec.Struct, frozen=True):
     """
 
     results: tuple[Message, ...]
-    elements: tuple[Element, ...]
+    elements: Sequence[Element]
     grown: _Grown | None = None
 
 
@@ -270,7 +270,9 @@ class Conversation:
         results = tuple([answer.result for answer in turn.answers]) if turn.answers else ()
         if said is not None and [*map(id, said.results)] == [*map(id, results)]:
             return said.elements
-        return keep(message, self._encoder, _Said(results, tuple(self._say(turn)))).elements
+        elements = self._say(turn)
+        keep(message, self._encoder, _Said(results, elements))
+        return elements
 
     def parts(self, spoken: Sequence[Spoken], markers: Sequence[Placed] = ()) -> list[bytes | Wire]:
         """Return *spoken* as they stand in the array, with *markers*, in order, put in."""

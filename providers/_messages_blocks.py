@@ -44,25 +44,24 @@ class ContentBlocks:
     def __repr__(self) -> str:
         return f"<ContentBlocks for {self._profile.model}>"
 
-    def say(self, turn: Turn) -> Iterator[Element]:
-        """Yield the elements of *turn*: its message, then the result of each of its calls."""
+    def say(self, turn: Turn) -> Sequence[Element]:
+        """Return the elements of *turn*: its message, then the result of each of its calls."""
         message = turn.message
         if message.role != "assistant":
-            yield from self._spoken(message, self._run(message))
-            return
+            run = self._run(message)
+            return [*self._with_parts(message, run)] if message.blobs else (_text(message.texts, run),)
         message = in_words(message)
         state = self._reader.read(message)
         ids = wire_ids(turn.answers, length=_ID_LENGTH, own=state is not None)
-        yield from _assistant(message, ids, state)
-        for answer, id_ in zip(turn.answers, ids, strict=True):
-            yield self._result(answer.result, id_)
+        results = [self._result(answer.result, id_) for answer, id_ in zip(turn.answers, ids, strict=True)]
+        return [*_assistant(message, ids, state), *results]
 
     def _run(self, message: Message) -> str:
         if message.role != "system" or not self._profile.mid_system:
             return "user"
         return TURN if message.turn_scoped and self._profile.turn_system else "system"
 
-    def _spoken(self, message: Message, run: str) -> Iterator[Element]:
+    def _with_parts(self, message: Message, run: str) -> Iterator[Element]:
         if not blank(message.texts):
             yield _text(message.texts, run)
         for blob in message.blobs:
