@@ -110,7 +110,8 @@ class Front(msgspec.Struct, frozen=True):
         blocks: The system blocks that are its last spots.
         moved: The run's request before this cannot be found at its end: nothing was written there, or it had another
             front, or its conversation began in another way.
-        made: What was made of it, for whoever makes the same again.
+        made: What was encoded of it, for whoever encodes the same again.
+        planned: What was found of its places, for whoever looks for the same again.
     """
 
     spots: tuple[Spot, ...] = ()
@@ -124,6 +125,7 @@ class Front(msgspec.Struct, frozen=True):
     blocks: tuple[Block, ...] = ()
     moved: bool = False
     made: dict[Hashable, Any] = {}
+    planned: dict[Hashable, Any] = {}
 
 
 NO_FRONT = Front()
@@ -164,18 +166,13 @@ class Markers(msgspec.Struct, frozen=True):
 
     Args:
         ahead: Those in front of the conversation, first to last.
-        behind: Those in the conversation, first to last.
+        behind: Spots of the conversation behind which the others stand, first to last; none of them lasts longer.
         explicit: The vendor must not mark the end by itself.
     """
 
     ahead: tuple[Marker, ...] = ()
-    behind: tuple[Marker, ...] = ()
+    behind: tuple[int, ...] = ()
     explicit: bool = False
-
-    @property
-    def markers(self) -> tuple[Marker, ...]:
-        """All of them, first to last."""
-        return self.ahead + self.behind
 
 
 NO_MARKERS = Markers()
@@ -217,7 +214,7 @@ def plan_breakpoints(
         if once:
             return NO_MARKERS
         ahead, behind, _ = _marked(front, kept, least, rules, far)
-        return Markers(_ahead(front, ahead, rules), _behind(front, behind))
+        return Markers(_ahead(front, ahead, rules), behind)
     tokens = front.tokens + sum([spot.tokens for spot in said])
     writes = tokens >= least
     if once:
@@ -231,23 +228,17 @@ def plan_breakpoints(
     if held_whole and own_worth >= worth:
         return Markers(_ahead(front, own, rules))
     known = _also_known(ahead, len(behind), front, rules)
-    return Markers(_ahead(front, known, rules), _behind(front, behind), explicit=True)
+    return Markers(_ahead(front, known, rules), behind, explicit=True)
 
 
 def _ahead(front: Front, marked: tuple[int, ...], rules: MarkerRules) -> tuple[Marker, ...]:
     """Return markers behind the spots *marked* of *front*; the same object for the same ones."""
-    asked = ("markers", marked, rules.long_stable)
-    made: tuple[Marker, ...] | None = front.made.get(asked)
+    asked = (marked, rules.long_stable)
+    made: tuple[Marker, ...] | None = front.planned.get(asked)
     if made is None:
         steady = front.steady if rules.long_stable else 0
-        made = front.made[asked] = tuple([Marker(index, index < steady) for index in sorted(marked)])
+        made = front.planned[asked] = tuple([Marker(index, index < steady) for index in sorted(marked)])
     return made
-
-
-def _behind(front: Front, marked: tuple[int, ...]) -> tuple[Marker, ...]:
-    """Return markers behind the spots *marked* of what follows *front*."""
-    after = len(front.spots)
-    return tuple([Marker(after + index) for index in marked])
 
 
 def _marked(
@@ -335,10 +326,10 @@ def _in_front(front: Front, most: int, stays: float, least: int) -> tuple[tuple[
     A later request reads at the last marker up to which it is the same. So a marker is worth its tokens times the odds
     that the prefix ends between it and the next one; what stands behind the last of them stays with odds *stays*.
     """
-    asked = ("places", most, stays, least)
-    made: tuple[tuple[int, ...], float] | None = front.made.get(asked)
+    asked = (most, stays, least)
+    made: tuple[tuple[int, ...], float] | None = front.planned.get(asked)
     if made is None:
-        made = front.made[asked] = _chosen([p for p in front.places if p.tokens >= least], most, stays)
+        made = front.planned[asked] = _chosen([p for p in front.places if p.tokens >= least], most, stays)
     return made
 
 

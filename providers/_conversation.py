@@ -21,7 +21,6 @@ from shoal.providers._legality import (
     leaves_open,
     legal,
     needs_closing,
-    needs_opening,
     needs_pause,
     starts_answering,
 )
@@ -133,13 +132,16 @@ class Conversation:
             tailed: A tail follows, which closes as well as a closing message does.
         """
         spoken: list[Spoken] = []
+        before: Role | None = None
         for part in self.spoken(segments):
-            if not spoken and needs_opening(part.first):
-                spoken.append(self._opening)
-            elif part.first == "assistant" and needs_pause(spoken[-1].last, part.first):
-                spoken.append(self._closing)
+            if part.first == "assistant":
+                if not spoken:  # chat templates demand that a user speaks first
+                    spoken.append(self._opening)
+                elif needs_pause(before, part.first):
+                    spoken.append(self._closing)
             spoken.append(part)
-        if not tailed and needs_closing(spoken[-1].last if spoken else None):
+            before = part.last
+        if not tailed and needs_closing(before):
             spoken.append(self._closing if spoken else self._opening)
         return spoken
 
@@ -188,10 +190,12 @@ class Conversation:
             grown = self._further(known, messages)
         else:
             grown = self._anew(messages, made)
-        said = kept(messages[0], self._encoder)
+            said = kept(messages[0], self._encoder)
         if said is not None:
             msgspec.structs.force_setattr(said, "grown", grown)
-        return grown.parts if made is not None else keep(segment, self._encoder, grown).parts
+        if made is None:
+            keep(segment, self._encoder, grown)
+        return grown.parts
 
     def _anew(self, messages: Sequence[Message], made: Spoken | None = None) -> _Grown:
         """Return *messages* as one part: what was *made* of them before, if anything was."""

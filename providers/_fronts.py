@@ -101,14 +101,15 @@ class Fronts:
             if len(self._runs) > self._max_runs:
                 self._runs.popitem(last=False)
         self._runs.move_to_end(request.run_id)
+        before = habits.front
         same = (
-            habits.front is not None
+            before is not None
             and habits.tools is request.tools
             and habits.ahead is request.stages_ahead
             and (habits.system is request.system or [*map(id, habits.system)] == [*map(id, request.system)])
         )
         head = request.messages[0].messages[0].digest if request.messages else b""
-        before, begins, habits.head = habits.front, habits.head == head, head
+        begins, habits.head = habits.head == head, head
         habits.count += 1
         # What stays as it is gets likelier to stay, which is looked at again ever more rarely.
         if habits.front is None or not same or habits.count >= habits.again_at:

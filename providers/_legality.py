@@ -145,11 +145,6 @@ def leaves_open(messages: Sequence[Message]) -> bool:
     return False
 
 
-def needs_opening(first: Role | None) -> bool:
-    """Say whether a user message has to stand in front: chat templates demand that a user speaks first."""
-    return first in (None, "assistant")
-
-
 def needs_pause(before: Role | None, after: Role | None) -> bool:
     """Say whether a user message has to stand between two messages.
 

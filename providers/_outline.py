@@ -30,10 +30,9 @@ class Outline(msgspec.Struct, frozen=True):
     parts: Sequence[Spoken] = ()
     far: int = 0
 
-    def placed(self, behind: Sequence[Marker], marker: bytes) -> list[Placed]:
-        """Return where in the conversation the markers *behind* stand; *marker* is the bytes of each."""
-        front = len(self.front.spots)
-        return [self._place(one.index - front, marker) for one in behind]
+    def placed(self, behind: Sequence[int], marker: bytes) -> list[Placed]:
+        """Return where in the conversation the markers *behind* spots of it stand; *marker* is the bytes of each."""
+        return [self._place(spot, marker) for spot in behind]
 
     def _place(self, spot: int, marker: bytes) -> Placed:
         """Return where *marker* goes: into the element that *spot* of the conversation is, or ends with."""

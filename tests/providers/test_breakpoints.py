@@ -50,7 +50,9 @@ def planned(
 
 
 def places(*spots: Spot, **settings: object) -> list[int]:
-    return [marker.index for marker in planned(*spots, **settings).markers]  # type: ignore[arg-type] # passed on
+    made = planned(*spots, **settings)  # type: ignore[arg-type] # passed on
+    front = sum(spot.section != "messages" for spot in spots)
+    return [*[marker.index for marker in made.ahead], *[front + spot for spot in made.behind]]
 
 
 def test_the_end_is_marked_and_what_stands_in_front_of_each_likely_change():
@@ -69,7 +71,7 @@ def test_a_place_in_front_of_what_hardly_changes_gets_none():
 
 def test_a_place_is_marked_at_the_end_of_what_grows():
     front = front_of([STABLE, but(FROZEN, odds=0.0)], grows=0.3)
-    assert [m.index for m in plan_breakpoints(front, [SAID], PROFILE).markers] == [1, 2]
+    assert plan_breakpoints(front, [SAID], PROFILE) == Markers((Marker(1),), (0,))
     assert front.odds == pytest.approx(0.99 * 0.7)
 
 
@@ -115,7 +117,7 @@ def test_what_is_asked_once_is_not_marked():
 
 def test_the_longer_lifetime_is_for_what_is_stable_alone():
     made = planned(STABLE, REST, SAID, rules=MarkerRules(long_stable=True))
-    assert made.markers == (Marker(0, long=True), Marker(1), Marker(2))
+    assert made == Markers((Marker(0, long=True), Marker(1)), (0,))
 
 
 # --- a vendor that marks the end by itself
@@ -123,12 +125,12 @@ def test_the_longer_lifetime_is_for_what_is_stable_alone():
 
 def test_such_a_vendor_is_left_to_mark_the_end():
     made = planned(STABLE, REST, ENDED, SAID, rules=OPENAI)
-    assert ([marker.index for marker in made.markers], made.explicit) == ([0, 1], False)
+    assert made == Markers((Marker(0), Marker(1)))
 
 
 def test_it_is_kept_from_it_where_the_end_is_a_tail():
     made = planned(STABLE, REST, ENDED, SAID, but(SAID, cacheable=False), rules=OPENAI)
-    assert ([marker.index for marker in made.markers], made.explicit) == ([0, 1, 2, 3], True)
+    assert made == Markers((Marker(0), Marker(1)), (0, 1), explicit=True)
 
 
 def test_it_is_kept_from_it_where_a_long_talk_hides_what_stands_in_front():
@@ -180,7 +182,8 @@ FRONTS = st.lists(SPOTS, max_size=8)
 @given(front=FRONTS, said=FRONTS, least=st.integers(0, 60), long=st.booleans())
 def test_any_plan_keeps_the_vendors_rules(front: list[Spot], said: list[Spot], least: int, long: bool):
     spots = [*front, *[but(spot, section="messages") for spot in said]]
-    plan = planned(*spots, rules=MarkerRules(long_stable=long), least=least).markers
+    made = planned(*spots, rules=MarkerRules(long_stable=long), least=least)
+    plan = [*made.ahead, *[Marker(len(front) + spot) for spot in made.behind]]
     assert len(plan) <= 4
     assert [marker.index for marker in plan] == sorted({marker.index for marker in plan})
     for marker in plan:

@@ -31,7 +31,7 @@ def front(
 
 
 def marks(*markers: Marker, explicit: bool = False) -> Markers:
-    return Markers(markers, explicit=explicit)
+    return Markers(markers, (), explicit)
 
 
 def len_of(one: Block) -> int:
@@ -157,7 +157,7 @@ def test_what_was_marked_is_known_when_the_front_changes():
     blocks = [owned("a", "1"), owned("b", "1")]
     asked = request(user("x"), system=tuple(blocks), run_id="r")
     made = fronts.of(asked, 0, len_of)
-    fronts.mark(asked, made, Markers((Marker(0), Marker(1)), (Marker(9),)))
+    fronts.mark(asked, made, Markers((Marker(0), Marker(1)), (9,)))
     assert front(fronts, blocks[0], owned("b", "2")).known == {0}
 
 
