@@ -7,7 +7,7 @@ it is this run's or this stage's alone. Markers go where the tokens that a later
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import accumulate
 from typing import Any, Literal, TypeAlias, final
 
@@ -211,10 +211,7 @@ def plan_breakpoints(
             held += 1
     kept = said if held == len(said) else said[:held]
     if rules.own_reach is None:
-        if once:
-            return NO_MARKERS
-        ahead, behind, _ = _marked(front, kept, least, rules, far)
-        return Markers(_ahead(front, ahead, rules), behind)
+        return NO_MARKERS if once else _marked(front, kept, least, rules, far)[0]
     tokens = front.tokens + sum([spot.tokens for spot in said])
     writes = tokens >= least
     if once:
@@ -223,28 +220,23 @@ def plan_breakpoints(
     held_whole = front.open and held == len(said)
     if not writes or (held_whole and not front.moved and said and said[-1].markable):
         # The vendor's own marker at the end takes the place of ours, so that no plan with ours is worth more.
-        return Markers(_ahead(front, own, rules))
-    ahead, behind, worth = _marked(front, kept, least, rules, far)
+        return Markers(own)
+    marked, worth = _marked(front, kept, least, rules, far)
     if held_whole and own_worth >= worth:
-        return Markers(_ahead(front, own, rules))
-    known = _also_known(ahead, len(behind), front, rules)
-    return Markers(_ahead(front, known, rules), behind, explicit=True)
+        return Markers(own)
+    return Markers(_also_known(marked, front, rules), marked.behind, explicit=True)
 
 
-def _ahead(front: Front, marked: tuple[int, ...], rules: MarkerRules) -> tuple[Marker, ...]:
-    """Return markers behind the spots *marked* of *front*; the same object for the same ones."""
-    asked = (marked, rules.long_stable)
-    made: tuple[Marker, ...] | None = front.planned.get(asked)
-    if made is None:
-        steady = front.steady if rules.long_stable else 0
-        made = front.planned[asked] = tuple([Marker(index, index < steady) for index in sorted(marked)])
-    return made
+def _markers(front: Front, marked: Iterable[int], rules: MarkerRules) -> tuple[Marker, ...]:
+    """Return markers behind the spots *marked* of *front*."""
+    steady = front.steady if rules.long_stable else 0
+    return tuple([Marker(index, index < steady) for index in sorted(marked)])
 
 
 def _marked(
     front: Front, said: Sequence[Spot], least: int, rules: MarkerRules, far: int
-) -> tuple[tuple[int, ...], tuple[int, ...], float]:
-    """Return where markers stand, in front and in what is said, and what a later request is expected to read at them.
+) -> tuple[Markers, float]:
+    """Return where markers stand, and how many tokens a later request is expected to read at them.
 
     Args:
         front: See `plan_breakpoints`.
@@ -252,9 +244,6 @@ def _marked(
         least: The shortest prefix that is worth a marker.
         rules: See `plan_breakpoints`.
         far: See `plan_breakpoints`.
-
-    Returns:
-        Indexes of spots of *front*; indexes of spots of *said*; tokens.
     """
     end = len(said) - 1
     covered = said
@@ -263,50 +252,44 @@ def _marked(
         covered = said[: end + 1]
     tokens = front.tokens + sum([spot.tokens for spot in covered])
     if end < 0 or tokens < least:
-        marked, worth = _in_front(front, rules.most, 0.0, least)
-        return marked, (), worth
+        ahead, worth = _in_front(front, rules.most, 0.0, least, rules)
+        return Markers(ahead), worth
     made: tuple[int, ...] = (end,)
     before = _unseen(said, end, rules, far)
     if before >= 0 and tokens - sum([spot.tokens for spot in said[before + 1 : end + 1]]) >= least:
         made = (before, end)
     stays = front.odds * (1.0 - SHED_ODDS)
-    marked, worth = _in_front(front, rules.most - len(made), stays, least)
-    return marked, made, worth + tokens * stays
+    ahead, worth = _in_front(front, rules.most - len(made), stays, least, rules)
+    return Markers(ahead, made), worth + tokens * stays
 
 
 def _by_itself(
     front: Front, said: Sequence[Spot], tokens: int, least: int, rules: MarkerRules, reach: int
-) -> tuple[tuple[int, ...], float]:
-    """Return the same for a vendor that marks the end, and finds ends of messages, by itself."""
+) -> tuple[tuple[Marker, ...], float]:
+    """Return markers in front, and the same, for a vendor that marks the end, and finds ends of messages, by itself."""
     stays = front.odds * (1.0 - SHED_ODDS)
-    marked, worth = _in_front(front, rules.most - 1, stays, least)
+    ahead, worth = _in_front(front, rules.most - 1, stays, least, rules)
     if front.moved and sum([spot.positions for spot in said]) + len(front.spots) > reach:
         # A marker counts as one of the latest ends, and a long conversation leaves no room for it. Where nothing moved,
         # that is no loss: the request before is found at its end, and once something moves the end can go unmarked.
         worth = 0.0
-    return marked, worth + (tokens * stays if tokens >= least else 0.0)
+    return ahead, worth + (tokens * stays if tokens >= least else 0.0)
 
 
-def _also_known(ahead: tuple[int, ...], behind: int, front: Front, rules: MarkerRules) -> tuple[int, ...]:
-    """Return the places *ahead* with those marked before, so that they are read, while the new ones are written.
+def _also_known(markers: Markers, front: Front, rules: MarkerRules) -> tuple[Marker, ...]:
+    """Return those of *markers* in front with those of before, which are read while the new ones are written.
 
     The vendor writes at its latest markers alone, and looks for entries at all of them.
-
-    Args:
-        ahead: Places in front of the conversation.
-        behind: How many markers stand in it.
-        front: See `plan_breakpoints`.
-        rules: See `plan_breakpoints`.
     """
-    if front.known.issubset(ahead):
-        return ahead
-    marked = {*ahead}
+    marked = {marker.index for marker in markers.ahead}
+    if front.known <= marked:
+        return markers.ahead
     # Where nothing in front is new, what is written first is said behind it.
     first = min(marked - front.known, default=len(front.spots))
-    room = rules.most - behind - sum([index >= first for index in ahead])
+    room = rules.most - len(markers.behind) - sum([index >= first for index in marked])
     between = sorted([index for index in front.known - marked if index > first], reverse=True)
     before = [index for index in front.known if index < first]
-    return tuple(marked | {*before} | {*between[: max(0, room)]})
+    return _markers(front, marked | {*before} | {*between[: max(0, room)]}, rules)
 
 
 def _unseen(said: Sequence[Spot], end: int, rules: MarkerRules, far: int) -> int:
@@ -320,16 +303,19 @@ def _unseen(said: Sequence[Spot], end: int, rules: MarkerRules, far: int) -> int
     return -1
 
 
-def _in_front(front: Front, most: int, stays: float, least: int) -> tuple[tuple[int, ...], float]:
-    """Return the at most *most* places in the front that are expected to be read most, and how many tokens that is.
+def _in_front(
+    front: Front, most: int, stays: float, least: int, rules: MarkerRules
+) -> tuple[tuple[Marker, ...], float]:
+    """Return markers at the at most *most* places in the front that are expected to be read most, and how many tokens that is.
 
     A later request reads at the last marker up to which it is the same. So a marker is worth its tokens times the odds
     that the prefix ends between it and the next one; what stands behind the last of them stays with odds *stays*.
     """
-    asked = (most, stays, least)
-    made: tuple[tuple[int, ...], float] | None = front.planned.get(asked)
+    asked = (most, stays, least, rules.long_stable)
+    made: tuple[tuple[Marker, ...], float] | None = front.planned.get(asked)
     if made is None:
-        made = front.planned[asked] = _chosen([p for p in front.places if p.tokens >= least], most, stays)
+        chosen, worth = _chosen([p for p in front.places if p.tokens >= least], most, stays)
+        made = front.planned[asked] = (_markers(front, chosen, rules), worth)
     return made
 
 

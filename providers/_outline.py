@@ -20,13 +20,13 @@ class Outline(msgspec.Struct, frozen=True):
 
     Args:
         front: What stands in front of the conversation.
-        said: The conversation, and what stands behind it.
+        said: The conversation, and what stands behind it, as n spots.
         parts: The conversation as it was encoded, to which the spots of *said* belong.
         far: How many spots, from the first on, are stretches of it; behind them each is an element.
     """
 
     front: Front = NO_FRONT
-    said: tuple[Spot, ...] = ()
+    said: Sequence[Spot] = ()
     parts: Sequence[Spoken] = ()
     far: int = 0
 
@@ -37,17 +37,17 @@ class Outline(msgspec.Struct, frozen=True):
     def _place(self, spot: int, marker: bytes) -> Placed:
         """Return where *marker* goes: into the element that *spot* of the conversation is, or ends with."""
         parts = self.parts
-        at = 0
-        if spot < self.far:
-            while spot >= len(parts[at].stretches()):
-                spot -= len(parts[at].stretches())
+        if spot >= self.far:
+            at, spot = max(0, len(parts) - _NEAR), spot - self.far
+            while spot >= len(parts[at].cuts):
+                spot -= len(parts[at].cuts)
                 at += 1
-            return at, parts[at].last_of(spot), marker
-        at, spot = max(0, len(parts) - _NEAR), spot - self.far
-        while spot >= len(parts[at].cuts):
-            spot -= len(parts[at].cuts)
+            return at, spot, marker
+        at = 0
+        while spot >= len(parts[at].stretches()):
+            spot -= len(parts[at].stretches())
             at += 1
-        return at, spot, marker
+        return at, parts[at].last_of(spot), marker
 
     def prefixes(self, ahead: Sequence[Marker]) -> tuple[bytes, ...]:
         """Return what stands for each prefix that *ahead*, markers in front of the conversation, mark."""
@@ -99,7 +99,7 @@ def outline(
         spots[-1] = msgspec.structs.replace(spots[-1], cacheable=False)
     if tail_bytes:
         spots.append(Spot("messages", tail_bytes // BYTES_PER_TOKEN, cacheable=False))
-    return Outline(front, tuple(spots), spoken, far)
+    return Outline(front, spots, spoken, far)
 
 
 def _end_request_before(spots: list[Spot], cuts: Sequence[Cut], assistant: str) -> None:

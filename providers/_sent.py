@@ -61,8 +61,8 @@ class Heads:
             make: Makes them of these three.
         """
         options = _json(request.options) if request.options else b""
-        asked = (request.model, request.max_tokens, request.temperature, request.output, request.allowed_tools)
-        key = (asked, id(tools), options, more)
+        wanted = (request.model, request.max_tokens, request.temperature, request.output, request.allowed_tools)
+        key = (*wanted, id(tools), options, more)
         made = self._made.get(key)
         if made is None:
             if len(self._made) >= self._most:
