@@ -24,7 +24,7 @@ from shoal.providers._legality import (
     needs_pause,
     starts_answering,
 )
-from shoal.providers._values import Block, Message, Role, Segment, ToolSet, begin_with
+from shoal.providers._values import Block, Message, Role, Segment, ToolSet, begin_with, numbers_of
 from shoal.providers._wire import Wire
 
 Part: TypeAlias = Message | Segment | Block | ToolSet
@@ -73,10 +73,10 @@ class _Grown(msgspec.Struct, frozen=True):
             return False  # whether a system message may stand at the end depends on what follows it
         asked: list[str] = []
         for message in messages[len(self.numbers) :]:
-            if message.role == "tool" and message.call_id not in asked:
-                return False  # it answers a call in front of all that is new, or none
             if message.calls:
                 asked += [call.call_id for call in message.calls]
+            elif message.role == "tool" and message.call_id not in asked:
+                return False  # it answers a call in front of all that is new, or none
         return True
 
 
@@ -185,8 +185,8 @@ class Conversation:
             return made.parts
         messages = segment.messages
         said: _Said | None = kept(messages[0], self._encoder)
-        known = None if said is None else said.grown
-        if made is None and known is not None and known.begins(messages):
+        known = None if said is None or made is not None else said.grown
+        if known is not None and known.begins(messages):
             grown = self._further(known, messages)
         else:
             grown = self._anew(messages, made)
@@ -200,7 +200,7 @@ class Conversation:
     def _anew(self, messages: Sequence[Message], made: Spoken | None = None) -> _Grown:
         """Return *messages* as one part: what was *made* of them before, if anything was."""
         spoken = self.speak(messages) if made is None else made
-        numbers = tuple([message.number for message in messages])
+        numbers = numbers_of(messages)
         return _Grown(numbers, (spoken,), (0,)) if spoken.cuts else _Grown(numbers, (), ())
 
     def _further(self, known: _Grown, messages: Sequence[Message]) -> _Grown:
@@ -212,7 +212,7 @@ class Conversation:
         more = self.speak(rest, after=before.last)
         if needs_pause(before.last, more.first):
             return self._anew(messages)
-        numbers = known.numbers + tuple([message.number for message in rest])
+        numbers = known.numbers + numbers_of(rest)
         if not more.cuts:
             return _Grown(numbers, known.parts, known.ranks)
         parts, ranks = known.parts, known.ranks

@@ -43,10 +43,7 @@ class Element(msgspec.Struct, frozen=True, gc=False):
     @property
     def size(self) -> int:
         """How many bytes it is."""
-        size = len(self.end)
-        for leaf in self.head:
-            size += len(leaf)
-        return size
+        return sum(map(len, self.head), len(self.end))
 
 
 @final
@@ -180,9 +177,9 @@ def joined(
 
 def alone(element: Element, role: Role) -> Spoken:
     """Return *element*, which is all that a message of *role* says, as what stands together."""
-    head, run, size = element.head, element.run, element.size
-    blobs, markable = element.blobs, element.markable
+    head, run, blobs, markable = element.head, element.run, element.blobs, element.markable
     leaves = (*head, element.end)
+    size = sum(map(len, leaves))
     wire = Wire(leaves if blobs else Flat(leaves), size)  # type: ignore[arg-type] # without stored parts they are bytes
     runs = _RUNS.get(run) or _RUNS.setdefault(run, frozenset((run,)))
     spots = (Spot("messages", size // BYTES_PER_TOKEN, markable=markable),)
@@ -255,24 +252,28 @@ def in_array(spoken: Sequence[Spoken], between: Between, markers: Sequence[Place
         part = spoken[index]
         if closing:
             parts.append(between(closing, part.opening))
-        marked = [marker for marker in markers if marker[0] == index]
-        parts.append(_marked(part, marked) if marked else part.wire)
+        parts.append(_marked(part, markers, index))
         closing = part.closing
     return parts
 
 
-def _marked(part: Spoken, markers: Iterable[Placed]) -> Wire:
-    """Return *part* with its *markers*."""
+def _marked(part: Spoken, markers: Iterable[Placed], index: int) -> Wire:
+    """Return *part*, which has that *index*, with those of *markers* that stand in it."""
     leaves = part.leaves
-    made = [*leaves]
+    made: list[bytes | Deferred] = []
     size = part.wire.size
-    for _, element, marker in markers:
+    for place, element, marker in markers:
+        if place != index:
+            continue
+        made = made or [*leaves]
         at = part.cuts[element].leaf
         end = made[at]
         assert isinstance(end, bytes)  # only what stands inside an element may be fetched later
         inside = end.index(b"}")
         made[at] = end[:inside] + marker + end[inside:]
         size += len(marker)
+    if not made:
+        return part.wire
     flat = isinstance(leaves, Flat)
     return Wire(Flat(made) if flat else tuple(made), size)  # type: ignore[arg-type] # what is flat holds bytes alone
 

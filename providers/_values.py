@@ -197,6 +197,11 @@ def _digest_of(call: ToolCall) -> bytes:
     return digest(*made, _bytes(call.vendor_id)) if call.vendor_id else digest(*made)
 
 
+def numbers_of(messages: Iterable[Message]) -> tuple[int, ...]:
+    """Return the `Message.number` of each of *messages*."""
+    return tuple([m._number or m.number for m in messages])  # pyright: ignore[reportPrivateUsage] # a call each is slow
+
+
 def begin_with(messages: Sequence[Message], numbers: tuple[int, ...]) -> bool:
     """Say whether *messages* begin with those of these `Message.number`."""
     return tuple(map(_number_of, messages[: len(numbers)])) == numbers
