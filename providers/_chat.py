@@ -30,7 +30,7 @@ from shoal.providers._elements import Placed, Spoken, bodies
 from shoal.providers._fronts import Fronts, sent_of
 from shoal.providers._legality import tail_of, tool_names
 from shoal.providers._options import checked_options
-from shoal.providers._outline import NO_OUTLINE, Outline, outline
+from shoal.providers._outline import NO_OUTLINE, Outline, outline, under
 from shoal.providers._schemas import is_strict
 from shoal.providers._sent import Heads, Sent
 from shoal.providers._servers import Capabilities
@@ -156,10 +156,10 @@ class ChatEncoder:
             settings = self._settings(request, tools, asked)  # whether it may be asked for depends on what is said
         else:
             settings = self._heads.of(request, tools, asked, self._settings)
-        system = self._front(plan.front, markers.ahead) if plan.front.spots else self._system(sent_of(request.system))
+        system, prefixes = self._front(request, plan, markers.ahead, cache_key)
         said = self._said(spoken, plan.placed(markers.behind, self._marker), tail)
         body = Wire.of(*self._head(request, tools), b',"messages":[', *_joined(system, said), b"],", settings)
-        return Sent(body, tools.names, plan.under(cache_key, self._prefixes(plan, markers.ahead)))
+        return Sent(body, tools.names, prefixes)
 
     def messages(self, request: Request) -> Wire:
         """Return the elements of the `messages` array, without markers: system section, conversation, tail."""
@@ -174,12 +174,12 @@ class ChatEncoder:
     def _said(self, spoken: Sequence[Spoken], placed: Sequence[Placed], tail: Text | None) -> Pieces:
         """Return *spoken* with *tail* in its last message, or in one behind it where that cannot be."""
         if tail is None:
-            return self._conversation.parts(spoken, placed)
+            return [self._conversation.parts(spoken, placed)] if spoken else []
         tailed = with_tail(spoken[-1], tail) if spoken and not placed else None
         if tailed is not None:
-            return _joined(self._conversation.parts(spoken[:-1], placed), tailed)
+            return _joined([self._conversation.parts(spoken[:-1])] if len(spoken) > 1 else [], tailed)
         alone: Pieces = [b'{"role":"user","content":"', tail.body, END]
-        return _joined(self._conversation.parts(spoken, placed), alone)
+        return _joined([self._conversation.parts(spoken, placed)] if spoken else [], alone)
 
     def _settings(self, request: Request, tools: Tools, asked: tuple[str | None, bool, bool, bool, str]) -> bytes:
         """Return the settings of *request*, which end its body."""
@@ -268,14 +268,21 @@ class ChatEncoder:
         """Return the messages of *segment*, encoded once."""
         return self._conversation.segment(segment)
 
-    def _front(self, front: Front, ahead: tuple[Marker, ...]) -> Pieces:
-        """Return the system section, made once for the same front with the same markers."""
-        made: Pieces | None = front.made.get(ahead)
+    def _front(
+        self, request: Request, plan: Outline, ahead: tuple[Marker, ...], cache_key: str | None
+    ) -> tuple[Pieces, tuple[bytes, ...]]:
+        """Return the system section, made once for the same front with the same markers, and its shared prefixes."""
+        front, asked = plan.front, ("front", ahead, cache_key)
+        if not front.spots:  # nobody looked at the blocks
+            return self._system(sent_of(request.system)), ()
+        made: tuple[Pieces, tuple[bytes, ...]] | None = front.planned.get(asked)
         if made is None:
-            before = len(front.spots) - len(front.blocks)
-            system = self._system(front.blocks, [marker.index - before for marker in ahead])
-            made = [Wire.of(*system)] if system else []
-            front.made[ahead] = made
+            pieces: Pieces | None = front.made.get(ahead)
+            if pieces is None:
+                before = len(front.spots) - len(front.blocks)
+                system = self._system(front.blocks, [marker.index - before for marker in ahead])
+                pieces = front.made[ahead] = [Wire.of(*system)] if system else []
+            made = front.planned[asked] = pieces, under(cache_key, self._prefixes(plan, ahead))
         return made
 
     def _system(self, blocks: Sequence[Block], marked: Sequence[int] = ()) -> Pieces:

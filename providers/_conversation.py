@@ -278,7 +278,7 @@ class Conversation:
         keep(message, self._encoder, _Said(results, elements))
         return elements
 
-    def parts(self, spoken: Sequence[Spoken], markers: Sequence[Placed] = ()) -> list[bytes | Wire]:
+    def parts(self, spoken: Sequence[Spoken], markers: Sequence[Placed] = ()) -> Wire:
         """Return *spoken* as they stand in the array, with *markers*, in order, put in."""
         return in_array(spoken, self._between, markers)
 

@@ -223,7 +223,7 @@ def merged(parts: Sequence[Spoken], between: Between, *, open_: bool) -> Spoken:
     )
 
 
-def in_array(spoken: Sequence[Spoken], between: Between, markers: Sequence[Placed] = ()) -> list[bytes | Wire]:
+def in_array(spoken: Sequence[Spoken], between: Between, markers: Sequence[Placed] = ()) -> Wire:
     """Return *spoken* as they stand in the array, with *markers* put in.
 
     Args:
@@ -232,48 +232,43 @@ def in_array(spoken: Sequence[Spoken], between: Between, markers: Sequence[Place
         markers: The markers, in order.
     """
     if not spoken:
-        return []
+        return NOTHING
     # What the open segment was before it grew stands as one piece, up to the first marker in it.
     first = markers[0][0] if markers else len(spoken) - 1
     count, ahead = spoken[first].ahead or (0, NOTHING)
-    parts: list[bytes | Wire] = []
-    closing = ""
-    for part in spoken[: first - count]:
-        if closing:
-            parts.append(between(closing, part.opening))
-        parts.append(part.wire)
-        closing = part.closing
-    if count:
-        if closing:
-            parts.append(between(closing, spoken[first - count].opening))
-        parts.append(ahead)
-        closing = ""
-    for index in range(first, len(spoken)):
-        part = spoken[index]
-        if closing:
-            parts.append(between(closing, part.opening))
-        parts.append(_marked(part, markers, index))
-        closing = part.closing
-    return parts
+    fragments: list[bytes | Fragments] = []
+    size = at = 0
+    before = ""
+    while at < len(spoken):
+        part = spoken[at]
+        wire, closing, step = part.wire, part.closing, 1
+        if count and at == first - count:
+            wire, closing, step = ahead, "", count  # what joins it with the next part stands in it
+        elif markers and at >= first:
+            wire = _marked(part, [marker for marker in markers if marker[0] == at])
+        if before:
+            glue = between(before, part.opening)
+            fragments.append(glue)
+            size += len(glue)
+        fragments.append(wire.fragments)
+        size += wire.size
+        before = closing
+        at += step
+    return Wire(tuple(fragments), size)
 
 
-def _marked(part: Spoken, markers: Iterable[Placed], index: int) -> Wire:
-    """Return *part*, which has that *index*, with those of *markers* that stand in it."""
+def _marked(part: Spoken, markers: Iterable[Placed]) -> Wire:
+    """Return *part* with its *markers*."""
     leaves = part.leaves
-    made: list[bytes | Deferred] = []
+    made = [*leaves]
     size = part.wire.size
-    for place, element, marker in markers:
-        if place != index:
-            continue
-        made = made or [*leaves]
+    for _, element, marker in markers:
         at = part.cuts[element].leaf
         end = made[at]
         assert isinstance(end, bytes)  # only what stands inside an element may be fetched later
         inside = end.index(b"}")
         made[at] = end[:inside] + marker + end[inside:]
         size += len(marker)
-    if not made:
-        return part.wire
     flat = isinstance(leaves, Flat)
     return Wire(Flat(made) if flat else tuple(made), size)  # type: ignore[arg-type] # what is flat holds bytes alone
 
@@ -284,9 +279,9 @@ def _fragments(leaves: Leaves) -> Fragments:
     return Flat(cast("tuple[bytes, ...]", leaves))
 
 
-def bodies(texts: Iterable[Text]) -> Leaves:
+def bodies(texts: Sequence[Text]) -> Leaves:
     """Return the bytes of *texts*, as they stand inside a JSON string."""
-    return tuple([text.body for text in texts])
+    return (texts[0].body,) if len(texts) == 1 else tuple([text.body for text in texts])
 
 
 def listed(run: str, opening: bytes, parts: Sequence[Leaves], closing: bytes, *, markable: bool = True) -> Element:

@@ -223,7 +223,7 @@ class GeminiEncoder:
     def _contents(self, spoken: Sequence[Spoken], tail: Text | None) -> list[bytes | Wire]:
         """Return what is said, without the end of its last content."""
         opening = b'"contents":[' + (_opening(spoken[0].opening) if spoken else b"")
-        said = [opening, *self._conversation.parts(spoken)]
+        said: list[bytes | Wire] = [opening, self._conversation.parts(spoken)]
         if tail is None:
             return said
         joint = _between(spoken[-1].closing, "user") if spoken else _opening("user")

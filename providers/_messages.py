@@ -57,6 +57,7 @@ _json = msgspec.json.Encoder(order="sorted").encode
 _layout = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 _SHORT = b',"cache_control":{"type":"ephemeral"}'
+_END = b"]}]}"
 _LONG = b',"cache_control":{"type":"ephemeral","ttl":"1h"}'
 
 Piece: TypeAlias = tuple[str, int]
@@ -128,9 +129,10 @@ class MessagesEncoder:
         head = self._heads.of(request, tools, (thinks, counting), self._head)
         plan = self._outline(request, tools, spoken, tail)
         markers = NO_MARKERS if counting else self._markers(request, plan)
-        front = self._front(tools, plan.front, markers.ahead)
-        placed = plan.placed(markers.behind, _SHORT)
-        body = Wire.of(head, front, *self._messages(spoken, placed, tail), b"]}]}")
+        front, prefixes = self._front(tools, plan, markers.ahead)
+        said = self._conversation.parts(spoken, plan.placed(markers.behind, _SHORT))
+        opening = b'"messages":[' + _opening(spoken[0].opening) if spoken else b'"messages":['
+        body = Wire.of(head, front, opening, said, _END if tail is None else _with_tail(spoken, tail))
         if body.size > MAX_BODY_BYTES:
             raise ProviderRefused(
                 f"{self._provider}: the request is {body.size!r} bytes long, and {MAX_BODY_BYTES!r} are taken; "
@@ -138,7 +140,7 @@ class MessagesEncoder:
                 provider=self._provider,
                 model=request.model,
             )
-        return Sent(body, tools.names, plan.prefixes(markers.ahead), _TURN_HEADERS if for_turns else NO_HEADERS)
+        return Sent(body, tools.names, prefixes, _TURN_HEADERS if for_turns else NO_HEADERS)
 
     def _head(self, request: Request, tools: Tools, more: tuple[bool | None, bool]) -> bytes:
         thinks, counting = more
@@ -212,12 +214,13 @@ class MessagesEncoder:
         leaves = (b'{"type":"text","text":"', *bodies(block.texts), b'"')
         return keep(block, self, Wire(leaves, sum(map(len, leaves))))
 
-    def _front(self, tools: Tools, front: Front, ahead: tuple[Marker, ...]) -> Wire:
-        """Return what stands in front of the conversation, made once for the same markers."""
-        made: Wire | None = front.made.get(ahead)
+    def _front(self, tools: Tools, plan: Outline, ahead: tuple[Marker, ...]) -> tuple[Wire, tuple[bytes, ...]]:
+        """Return what stands in front of the conversation, made once for the same markers, and its marked prefixes."""
+        made: tuple[Wire, tuple[bytes, ...]] | None = plan.front.made.get(ahead)
         if made is None:
             marked = {marker.index: marker for marker in ahead}
-            made = front.made[ahead] = Wire.of(self._tools(tools, marked), self._system(front, marked))
+            wire = Wire.of(self._tools(tools, marked), self._system(plan.front, marked))
+            made = plan.front.made[ahead] = wire, plan.prefixes(ahead)
         return made
 
     def _tools(self, tools: Tools, marked: Mapping[int, Marker]) -> Wire:
@@ -236,19 +239,6 @@ class MessagesEncoder:
         for index, block in enumerate(blocks):
             parts += [self.block(block), marked.get(index, b""), b"}," if index < len(blocks) - 1 else b"}],"]
         return Wire.of(*parts)
-
-    # --- messages
-
-    def _messages(self, spoken: Sequence[Spoken], placed: Sequence[Placed], tail: Text | None) -> list[bytes | Wire]:
-        """Return what is said, without the end of its last message."""
-        said = self._conversation.parts(spoken, placed)
-        said.insert(0, b'"messages":[' + (_opening(spoken[0].opening) if spoken else b""))
-        if tail is None:
-            return said
-        # Behind a system message only another one may stand.
-        last = spoken[-1].closing if spoken else ""
-        run = last if last in ("system", TURN) else "user"
-        return [*said, _between(last, run) if spoken else _opening(run), TEXT_OPEN, tail.body, b'"}']
 
 
 def _facts(spoken: Sequence[Spoken]) -> tuple[int, bool | None, bool]:
@@ -271,6 +261,15 @@ def _facts(spoken: Sequence[Spoken]) -> tuple[int, bool | None, bool]:
 
 
 # --- framing
+
+
+def _with_tail(spoken: Sequence[Spoken], tail: Text) -> Wire:
+    """Return *tail* as it stands behind *spoken*, with the end of the body."""
+    # Behind a system message only another one may stand.
+    last = spoken[-1].closing if spoken else ""
+    run = last if last in ("system", TURN) else "user"
+    joint = _between(last, run) if spoken else _opening(run)
+    return Wire.of(joint, TEXT_OPEN, tail.body, b'"}', _END)
 
 
 @functools.cache

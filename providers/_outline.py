@@ -58,15 +58,10 @@ class Outline(msgspec.Struct, frozen=True):
         """Return the same for each prefix that a cache without markers may share; *least_tokens* is its shortest."""
         return tuple([self.front.chain[place.index] for place in self.front.places if place.tokens >= least_tokens])
 
-    def under(self, key: str | None, prefixes: tuple[bytes, ...]) -> tuple[bytes, ...]:
-        """Return *prefixes* of this as those of the one machine to which requests with the cache *key* go."""
-        if key is None:
-            return prefixes
-        asked = ("under", key, prefixes)
-        made: tuple[bytes, ...] | None = self.front.made.get(asked)
-        if made is None:
-            made = self.front.made[asked] = tuple([digest(key.encode(), prefix) for prefix in prefixes])
-        return made
+
+def under(key: str | None, prefixes: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """Return *prefixes* as those of the one machine to which requests with the cache *key* go."""
+    return prefixes if key is None else tuple([digest(key.encode(), prefix) for prefix in prefixes])
 
 
 NO_OUTLINE = Outline()

@@ -12,13 +12,13 @@ from typing import Any, Literal, final
 import msgspec
 
 from shoal.errors import ProviderRefused
-from shoal.providers._breakpoints import NO_MARKERS, ONCE, OPENAI, Front, Marker, Markers, plan_breakpoints
+from shoal.providers._breakpoints import NO_MARKERS, ONCE, OPENAI, Marker, Markers, plan_breakpoints
 from shoal.providers._conversation import Conversation, keep, kept
-from shoal.providers._elements import Placed, Spoken, bodies
+from shoal.providers._elements import Spoken, bodies
 from shoal.providers._fronts import Fronts
 from shoal.providers._json import as_list, as_object, as_text
 from shoal.providers._legality import OPENING, object_schema, tail_of, tool_name, tool_names
-from shoal.providers._outline import Outline, outline
+from shoal.providers._outline import Outline, outline, under
 from shoal.providers._responses_items import API, TEXT_OPEN, Items
 from shoal.providers._schemas import is_strict
 from shoal.providers._sent import Heads, Sent
@@ -126,9 +126,10 @@ class ResponsesEncoder:
         plan = self._outline(request, tools, spoken, tail)
         markers = NO_MARKERS if counting else self._markers(request, plan)
         head = self._heads.of(request, tools, (cache_key, markers.explicit, counting), self._head)
-        front = self._front(tools, plan.front, markers.ahead)
-        body = Wire.of(head, front, *self._input(spoken, plan.placed(markers.behind, _MARKER), tail), b"]}")
-        return Sent(body, tools.names, plan.under(cache_key, self._prefixes(plan, markers.ahead)))
+        front, prefixes = self._front(tools, plan, markers.ahead, cache_key)
+        said = self._conversation.parts(spoken, plan.placed(markers.behind, _MARKER))
+        body = Wire.of(head, front, said, b"]}" if tail is None else _with_tail(spoken, tail))
+        return Sent(body, tools.names, prefixes)
 
     def _head(self, request: Request, tools: Tools, more: tuple[str | None, bool, bool]) -> bytes:
         cache_key, explicit, counting = more
@@ -229,14 +230,20 @@ class ResponsesEncoder:
         leaves = bodies(block.texts)
         return keep(block, self, Wire(leaves, sum(map(len, leaves))))
 
-    def _front(self, tools: Tools, front: Front, ahead: tuple[Marker, ...]) -> Wire:
-        """Return what stands in front of the conversation, made once for the same markers."""
-        made: Wire | None = front.made.get(ahead)
+    def _front(
+        self, tools: Tools, plan: Outline, ahead: tuple[Marker, ...], cache_key: str | None
+    ) -> tuple[Wire, tuple[bytes, ...]]:
+        """Return what stands in front of the conversation, made once for the same markers, and its shared prefixes."""
+        front, asked = plan.front, ("front", ahead, cache_key)
+        made: tuple[Wire, tuple[bytes, ...]] | None = front.planned.get(asked)
         if made is None:
-            before = len(front.spots) - len(front.blocks)
-            system = self._system(front.blocks, [marker.index - before for marker in ahead])
-            offered: list[bytes | Wire] = [b'"tools":[', tools.wire, b"],"] if tools.names else []
-            made = front.made[ahead] = Wire.of(*offered, *system)
+            wire: Wire | None = front.made.get(ahead)
+            if wire is None:
+                before = len(front.spots) - len(front.blocks)
+                system = self._system(front.blocks, [marker.index - before for marker in ahead])
+                offered: list[bytes | Wire] = [b'"tools":[', tools.wire, b"],"] if tools.names else []
+                wire = front.made[ahead] = Wire.of(*offered, *system)
+            made = front.planned[asked] = wire, under(cache_key, self._prefixes(plan, ahead))
         return made
 
     def _system(self, blocks: Sequence[Block], marked: Sequence[int]) -> list[bytes | Wire]:
@@ -252,12 +259,11 @@ class ResponsesEncoder:
             parts += [head, self.block(block), b'"', _MARKER if index in marked else b"", b"}]},"]
         return parts
 
-    def _input(self, spoken: Sequence[Spoken], placed: Sequence[Placed], tail: Text | None) -> list[bytes | Wire]:
-        parts = self._conversation.parts(spoken, placed)
-        if tail is not None:
-            parts += [b"," if spoken else b"", b'{"type":"message","role":"user","content":[' + TEXT_OPEN, tail.body]
-            parts.append(b'"}]}')
-        return parts
+
+def _with_tail(spoken: Sequence[Spoken], tail: Text) -> Wire:
+    """Return *tail* as it stands behind *spoken*, with the end of the body."""
+    opening = b'{"type":"message","role":"user","content":['
+    return Wire.of(b"," if spoken else b"", opening, TEXT_OPEN, tail.body, b'"}]}', b"]}")
 
 
 def _between(_before: str, _after: str) -> bytes:

@@ -10,7 +10,7 @@ from shoal.providers._breakpoints import Front, Marker, Markers
 from shoal.providers._fronts import Fronts
 from shoal.providers._gemini import GeminiEncoder
 from shoal.providers._messages import MessagesEncoder
-from shoal.providers._outline import NO_OUTLINE, Outline
+from shoal.providers._outline import Outline, under
 from shoal.providers._responses import ResponsesEncoder
 
 
@@ -229,8 +229,8 @@ def test_a_question_that_no_later_request_shows_is_not_cached():
 
 
 def test_prefixes_under_a_key_are_those_of_its_machine():
-    assert NO_OUTLINE.under(None, (b"p",)) == (b"p",)
-    assert NO_OUTLINE.under("k", (b"p",)) != NO_OUTLINE.under("l", (b"p",)) != (b"p",)
+    assert under(None, (b"p",)) == (b"p",)
+    assert under("k", (b"p",)) != under("l", (b"p",)) != (b"p",)
 
 
 def test_without_markers_every_place_leads_that_is_long_enough():
