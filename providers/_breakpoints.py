@@ -39,7 +39,6 @@ class Spot(msgspec.Struct, frozen=True, gc=False):
         steady: It is declared to be written once.
         cacheable: False ends the prefix that a cache may hold.
         markable: The vendor takes a marker here.
-        ended: The run's request before this one ended here.
     """
 
     section: Section
@@ -49,7 +48,6 @@ class Spot(msgspec.Struct, frozen=True, gc=False):
     steady: bool = False
     cacheable: bool = True
     markable: bool = True
-    ended: bool = False
 
 
 @final
@@ -185,6 +183,7 @@ def plan_breakpoints(
     rules: MarkerRules = ANTHROPIC,
     *,
     once: bool = False,
+    ended: int = -1,
     far: int = 0,
 ) -> Markers:
     """Return where markers go.
@@ -199,7 +198,8 @@ def plan_breakpoints(
         profile: The model's; without `markers` in it there are none.
         rules: The vendor's.
         once: No later request begins like this one.
-        far: So many of *said*, from the first on, end no request, and a cache may hold them: nobody looks at each.
+        ended: Where in *said* the run's request before this one ended; -1 where that is unknown.
+        far: So many of *said*, from the first on, a cache may hold: nobody looks at each.
     """
     if profile.cache != "markers":
         return NO_MARKERS
@@ -211,7 +211,7 @@ def plan_breakpoints(
             held += 1
     kept = said if held == len(said) else said[:held]
     if rules.own_reach is None:
-        return NO_MARKERS if once else _marked(front, kept, least, rules, far)[0]
+        return NO_MARKERS if once else _marked(front, kept, least, rules, ended)[0]
     tokens = front.tokens + sum([spot.tokens for spot in said])
     writes = tokens >= least
     if once:
@@ -221,7 +221,7 @@ def plan_breakpoints(
     if not writes or (held_whole and not front.moved and said and said[-1].markable):
         # The vendor's own marker at the end takes the place of ours, so that no plan with ours is worth more.
         return Markers(own)
-    marked, worth = _marked(front, kept, least, rules, far)
+    marked, worth = _marked(front, kept, least, rules, ended)
     if held_whole and own_worth >= worth:
         return Markers(own)
     return Markers(_also_known(marked, front, rules), marked.behind, explicit=True)
@@ -234,7 +234,7 @@ def _markers(front: Front, marked: Iterable[int], rules: MarkerRules) -> tuple[M
 
 
 def _marked(
-    front: Front, said: Sequence[Spot], least: int, rules: MarkerRules, far: int
+    front: Front, said: Sequence[Spot], least: int, rules: MarkerRules, ended: int
 ) -> tuple[Markers, float]:
     """Return where markers stand, and how many tokens a later request is expected to read at them.
 
@@ -243,7 +243,7 @@ def _marked(
         said: What a cache may hold of the conversation.
         least: The shortest prefix that is worth a marker.
         rules: See `plan_breakpoints`.
-        far: See `plan_breakpoints`.
+        ended: See `plan_breakpoints`.
     """
     end = len(said) - 1
     covered = said
@@ -255,7 +255,7 @@ def _marked(
         ahead, worth = _in_front(front, rules.most, 0.0, least, rules)
         return Markers(ahead), worth
     made: tuple[int, ...] = (end,)
-    before = _unseen(said, end, rules, far)
+    before = _unseen(said, end, rules, ended) if 0 <= ended < end else -1
     if before >= 0 and tokens - sum([spot.tokens for spot in said[before + 1 : end + 1]]) >= least:
         made = (before, end)
     stays = front.odds * (1.0 - SHED_ODDS)
@@ -292,15 +292,13 @@ def _also_known(markers: Markers, front: Front, rules: MarkerRules) -> tuple[Mar
     return _markers(front, marked | {*before} | {*between[: max(0, room)]}, rules)
 
 
-def _unseen(said: Sequence[Spot], end: int, rules: MarkerRules, far: int) -> int:
-    """Return where the request before ended, if the vendor would not look there from *end*; else -1."""
-    most = None if rules.look_back is None else rules.look_back - rules.margin
-    distance = said[end].positions
-    for before in range(end - 1, far - 1, -1):
-        if said[before].ended:
-            return -1 if most is not None and distance < most else _snapped(said, before)
-        distance += said[before].positions
-    return -1
+def _unseen(said: Sequence[Spot], end: int, rules: MarkerRules, ended: int) -> int:
+    """Return where to mark that the request before *ended*, if the vendor would not look there from *end*; else -1."""
+    if rules.look_back is not None:
+        distance = sum([spot.positions for spot in said[ended + 1 : end + 1]])
+        if distance < rules.look_back - rules.margin:
+            return -1
+    return _snapped(said, ended)
 
 
 def _in_front(

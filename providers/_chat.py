@@ -230,7 +230,7 @@ class ChatEncoder:
     def _markers(self, request: Request, plan: Outline) -> Markers:
         if not self._marker:
             return NO_MARKERS
-        markers = plan_breakpoints(plan.front, plan.said, self._profile, self._rules, once=request.purpose in ONCE, far=plan.far)
+        markers = plan_breakpoints(plan.front, plan.said, self._profile, self._rules, once=request.purpose in ONCE, ended=plan.ended, far=plan.far)
         self._fronts.mark(request, plan.front, markers)
         return markers
 

@@ -81,6 +81,7 @@ class Spoken(msgspec.Struct, frozen=True):
         closing: The run of the last element; empty where nothing is said.
         ahead: Of what an open segment grew by: how many parts of that stand in front, and their bytes up to this one.
         stretched: What `stretches` returned; empty before it did.
+        spots: What `as_spots` returned; empty before it did, and where `stretches` did since.
     """
 
     wire: Wire = NOTHING
@@ -96,7 +97,7 @@ class Spoken(msgspec.Struct, frozen=True):
     closing: str = ""
     ahead: tuple[int, Wire] | None = None
     stretched: tuple[Spot, ...] = ()
-    _spots: tuple[Spot, ...] = ()
+    spots: tuple[Spot, ...] = ()
 
     def stretches(self) -> tuple[Spot, ...]:
         """Return all of it as one stretch: nobody will look into it again.
@@ -105,9 +106,9 @@ class Spoken(msgspec.Struct, frozen=True):
         """
         if not self.stretched:
             single = len(self.cuts) == 1
-            made = self.spots if single else tuple([spot for _, spot in self._stretched()])
+            made = self.as_spots() if single else tuple([spot for _, spot in self._stretched()])
             msgspec.structs.force_setattr(self, "stretched", made)
-            msgspec.structs.force_setattr(self, "_spots", ())
+            msgspec.structs.force_setattr(self, "spots", ())
         return self.stretched
 
     def last_of(self, stretch: int) -> int:
@@ -127,17 +128,16 @@ class Spoken(msgspec.Struct, frozen=True):
             made.append((last, Spot("messages", rest // BYTES_PER_TOKEN, last - at, markable=False)))
         return made
 
-    @property
-    def spots(self) -> tuple[Spot, ...]:
-        """Each element as a stretch of its own."""
-        if not self._spots:
+    def as_spots(self) -> tuple[Spot, ...]:
+        """Return each element as a stretch of its own."""
+        if not self.spots:
             made: list[Spot] = []
             size = 0
             for cut in self.cuts:
                 made.append(Spot("messages", (cut.size - size) // BYTES_PER_TOKEN, markable=cut.markable))
                 size = cut.size
-            msgspec.structs.force_setattr(self, "_spots", tuple(made))
-        return self._spots
+            msgspec.structs.force_setattr(self, "spots", tuple(made))
+        return self.spots
 
     @property
     def leaves(self) -> Leaves:

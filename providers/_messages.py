@@ -166,7 +166,7 @@ class MessagesEncoder:
 
     def _markers(self, request: Request, plan: Outline) -> Markers:
         once = request.purpose in ONCE
-        return plan_breakpoints(plan.front, plan.said, self.profile, self.rules, once=once, far=plan.far)
+        return plan_breakpoints(plan.front, plan.said, self.profile, self.rules, once=once, ended=plan.ended, far=plan.far)
 
     def _check_blobs(self, request: Request, spoken: Sequence[Spoken], blobs: int) -> None:
         most = MAX_BLOBS_SMALL if self.profile.window_tokens <= SMALL_WINDOW else MAX_BLOBS

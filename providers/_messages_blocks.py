@@ -49,7 +49,9 @@ class ContentBlocks:
         message = turn.message
         if message.role != "assistant":
             run = self._run(message)
-            return [*self._with_parts(message, run)] if message.blobs else (_text(message.texts, run),)
+            if message.blobs:
+                return [*self._with_parts(message, run)]
+            return (Element(run, (TEXT_OPEN, *bodies(message.texts)), b'"}'),)
         message = in_words(message)
         state = self._reader.read(message)
         ids = wire_ids(turn.answers, length=_ID_LENGTH, own=state is not None)
@@ -63,7 +65,7 @@ class ContentBlocks:
 
     def _with_parts(self, message: Message, run: str) -> Iterator[Element]:
         if not blank(message.texts):
-            yield _text(message.texts, run)
+            yield Element(run, (TEXT_OPEN, *bodies(message.texts)), b'"}')
         for blob in message.blobs:
             yield Element(run, (TEXT_OPEN, said_of(blob)), b'"}')
             shown = self._shown(blob)
@@ -103,10 +105,6 @@ class ContentBlocks:
             return None
         head = b'{"type":"%b","source":{"type":"base64","media_type":"%b","data":"' % (kind, blob.mime.encode())
         return head, data, b'"}'
-
-
-def _text(texts: Sequence[Text], run: str) -> Element:
-    return Element(run, (TEXT_OPEN, *bodies(texts)), b'"}')
 
 
 def _assistant(message: Message, ids: Sequence[str], state: bytes | None) -> Iterator[Element]:

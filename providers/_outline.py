@@ -8,7 +8,7 @@ from typing import final
 import msgspec
 
 from shoal.providers._breakpoints import BYTES_PER_TOKEN, NO_FRONT, Front, Marker, Spot
-from shoal.providers._elements import Cut, Placed, Spoken
+from shoal.providers._elements import Placed, Spoken
 from shoal.providers._values import digest
 
 _NEAR = 2  # parts at the end of a conversation that are looked into element by element
@@ -23,12 +23,14 @@ class Outline(msgspec.Struct, frozen=True):
         said: The conversation, and what stands behind it, as n spots.
         parts: The conversation as it was encoded, to which the spots of *said* belong.
         far: How many spots, from the first on, are stretches of it; behind them each is an element.
+        ended: The spot of *said* at which the run's request before this one ended; -1 where that is unknown.
     """
 
     front: Front = NO_FRONT
     said: Sequence[Spot] = ()
     parts: Sequence[Spoken] = ()
     far: int = 0
+    ended: int = -1
 
     def placed(self, behind: Sequence[int], marker: bytes) -> list[Placed]:
         """Return where in the conversation the markers *behind* spots of it stand; *marker* is the bytes of each."""
@@ -86,23 +88,21 @@ def outline(
     far = len(spots)
     speaks = False
     for part in near:
-        spots += part.spots
+        spots += part.spots or part.as_spots()
         speaks = speaks or assistant in part.runs
-    if speaks:
-        _end_request_before(spots, [cut for part in near for cut in part.cuts], assistant)
+    ended = _before([cut.run for part in near for cut in part.cuts], assistant) if speaks else -1
     if asks and spots:
         spots[-1] = msgspec.structs.replace(spots[-1], cacheable=False)
     if tail_bytes:
         spots.append(Spot("messages", tail_bytes // BYTES_PER_TOKEN, cacheable=False))
-    return Outline(front, spots, spoken, far)
+    return Outline(front, spots, spoken, far, ended if ended < 0 else far + ended)
 
 
-def _end_request_before(spots: list[Spot], cuts: Sequence[Cut], assistant: str) -> None:
-    """Note in *spots*, which end in *cuts*, that the request before the last assistant turn ended in front of that."""
-    spoke = False
-    for back in range(1, len(cuts) + 1):
-        if cuts[-back].run == assistant:
-            spoke = True
-        elif spoke:
-            spots[-back] = msgspec.structs.replace(spots[-back], ended=True)
-            return
+def _before(runs: Sequence[str], assistant: str) -> int:
+    """Return which of *runs* stands in front of the last turn of an *assistant*, where its request ended; or -1."""
+    at = len(runs) - 1
+    while at >= 0 and runs[at] != assistant:
+        at -= 1
+    while at >= 0 and runs[at] == assistant:
+        at -= 1
+    return at

@@ -155,7 +155,7 @@ class ResponsesEncoder:
     def _markers(self, request: Request, plan: Outline) -> Markers:
         if not self.server.markers:
             return NO_MARKERS
-        markers = plan_breakpoints(plan.front, plan.said, self.profile, OPENAI, once=request.purpose in ONCE, far=plan.far)
+        markers = plan_breakpoints(plan.front, plan.said, self.profile, OPENAI, once=request.purpose in ONCE, ended=plan.ended, far=plan.far)
         self._fronts.mark(request, plan.front, markers)
         return markers
 

@@ -33,7 +33,8 @@ FROZEN = Spot("system", 100, odds=0.02)
 OPEN = Spot("system", 100, odds=0.3)
 REST = Spot("system", 100, odds=0.05)
 SAID = Spot("messages", 100)
-ENDED = Spot("messages", 100, ended=True)
+ENDED = Spot("messages", 100)
+"""Where the request before ended."""
 
 
 def but(spot: Spot, **changes: object) -> Spot:
@@ -46,7 +47,8 @@ def planned(
     front = front_of([spot for spot in spots if spot.section != "messages"])
     said = [spot for spot in spots if spot.section == "messages"]
     front = msgspec.structs.replace(front, known=frozenset(known), moved=moved)
-    return plan_breakpoints(front, said, replace(PROFILE, min_cacheable_tokens=least), rules)
+    ended = next((at for at, spot in enumerate(said) if spot is ENDED), -1)
+    return plan_breakpoints(front, said, replace(PROFILE, min_cacheable_tokens=least), rules, ended=ended)
 
 
 def places(*spots: Spot, **settings: object) -> list[int]:
@@ -174,14 +176,13 @@ SPOTS = st.builds(
     st.booleans(),
     st.sampled_from([True, True, True, False]),
     st.sampled_from([True, True, False]),
-    st.booleans(),
 )
 FRONTS = st.lists(SPOTS, max_size=8)
 
 
-@given(front=FRONTS, said=FRONTS, least=st.integers(0, 60), long=st.booleans())
-def test_any_plan_keeps_the_vendors_rules(front: list[Spot], said: list[Spot], least: int, long: bool):
-    spots = [*front, *[but(spot, section="messages") for spot in said]]
+@given(front=FRONTS, said=FRONTS, least=st.integers(0, 60), long=st.booleans(), ended=st.integers(0, 9))
+def test_any_plan_keeps_the_vendors_rules(front: list[Spot], said: list[Spot], least: int, long: bool, ended: int):
+    spots = [*front, *[ENDED if at == ended else but(spot, section="messages") for at, spot in enumerate(said)]]
     made = planned(*spots, rules=MarkerRules(long_stable=long), least=least)
     plan = [*made.ahead, *[Marker(len(front) + spot) for spot in made.behind]]
     assert len(plan) <= 4
