@@ -233,9 +233,7 @@ def _markers(front: Front, marked: Iterable[int], rules: MarkerRules) -> tuple[M
     return tuple([Marker(index, index < steady) for index in sorted(marked)])
 
 
-def _marked(
-    front: Front, said: Sequence[Spot], least: int, rules: MarkerRules, ended: int
-) -> tuple[Markers, float]:
+def _marked(front: Front, said: Sequence[Spot], least: int, rules: MarkerRules, ended: int) -> tuple[Markers, float]:
     """Return where markers stand, and how many tokens a later request is expected to read at them.
 
     Args:

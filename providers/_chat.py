@@ -18,7 +18,6 @@ from shoal.providers._breakpoints import (
     NO_MARKERS,
     ONCE,
     OPENAI,
-    Front,
     Marker,
     MarkerRules,
     Markers,
@@ -26,7 +25,7 @@ from shoal.providers._breakpoints import (
 )
 from shoal.providers._chat_messages import API, BLANK_LINE, END, ChatMessages, with_tail
 from shoal.providers._conversation import Conversation, keep, kept
-from shoal.providers._elements import Placed, Spoken, bodies
+from shoal.providers._elements import Placed, Spoken, bodies, in_array
 from shoal.providers._fronts import Fronts, sent_of
 from shoal.providers._legality import tail_of, tool_names
 from shoal.providers._options import checked_options
@@ -174,12 +173,12 @@ class ChatEncoder:
     def _said(self, spoken: Sequence[Spoken], placed: Sequence[Placed], tail: Text | None) -> Pieces:
         """Return *spoken* with *tail* in its last message, or in one behind it where that cannot be."""
         if tail is None:
-            return [self._conversation.parts(spoken, placed)] if spoken else []
+            return [in_array(spoken, _between, placed)] if spoken else []
         tailed = with_tail(spoken[-1], tail) if spoken and not placed else None
         if tailed is not None:
-            return _joined([self._conversation.parts(spoken[:-1])] if len(spoken) > 1 else [], tailed)
+            return _joined([in_array(spoken[:-1], _between)] if len(spoken) > 1 else [], tailed)
         alone: Pieces = [b'{"role":"user","content":"', tail.body, END]
-        return _joined([self._conversation.parts(spoken, placed)] if spoken else [], alone)
+        return _joined([in_array(spoken, _between, placed)] if spoken else [], alone)
 
     def _settings(self, request: Request, tools: Tools, asked: tuple[str | None, bool, bool, bool, str]) -> bytes:
         """Return the settings of *request*, which end its body."""
@@ -220,9 +219,7 @@ class ChatEncoder:
         front = self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
         if not self._marker:
             return Outline(front)
-        return outline(
-            front, spoken, assistant="assistant", asks=request.purpose == "routing", tail_bytes=len(tail or b"")
-        )
+        return outline(front, spoken, request.purpose, tail)
 
     def _size_of(self, block: Block) -> int:
         return self.block(block).size
@@ -230,7 +227,15 @@ class ChatEncoder:
     def _markers(self, request: Request, plan: Outline) -> Markers:
         if not self._marker:
             return NO_MARKERS
-        markers = plan_breakpoints(plan.front, plan.said, self._profile, self._rules, once=request.purpose in ONCE, ended=plan.ended, far=plan.far)
+        markers = plan_breakpoints(
+            plan.front,
+            plan.said,
+            self._profile,
+            self._rules,
+            once=request.purpose in ONCE,
+            ended=plan.ended,
+            far=plan.far,
+        )
         self._fronts.mark(request, plan.front, markers)
         return markers
 

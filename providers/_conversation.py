@@ -12,7 +12,16 @@ from typing import Any, TypeAlias, TypeVar, final
 
 import msgspec
 
-from shoal.providers._elements import NOTHING, SILENCE, Between, Element, Placed, Spoken, alone, in_array, joined, merged
+from shoal.providers._elements import (
+    NOTHING,
+    SILENCE,
+    Between,
+    Element,
+    Spoken,
+    alone,
+    joined,
+    merged,
+)
 from shoal.providers._legality import (
     CLOSING,
     OPENING,
@@ -277,10 +286,6 @@ class Conversation:
         elements = self._say(turn)
         keep(message, self._encoder, _Said(results, elements))
         return elements
-
-    def parts(self, spoken: Sequence[Spoken], markers: Sequence[Placed] = ()) -> Wire:
-        """Return *spoken* as they stand in the array, with *markers*, in order, put in."""
-        return in_array(spoken, self._between, markers)
 
 
 def _placed(turn: Turn, before: Role | None, ahead: Sequence[Turn]) -> Turn:

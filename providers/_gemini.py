@@ -15,7 +15,7 @@ import msgspec
 from shoal.errors import ProviderRefused
 from shoal.providers._breakpoints import NO_FRONT, Front
 from shoal.providers._conversation import Conversation, keep, kept
-from shoal.providers._elements import Spoken, bodies
+from shoal.providers._elements import Spoken, bodies, in_array
 from shoal.providers._fronts import Fronts, sent_of
 from shoal.providers._gemini_parts import API, TEXT_OPEN, Parts, signed
 from shoal.providers._json import as_list, as_object, as_text
@@ -223,7 +223,7 @@ class GeminiEncoder:
     def _contents(self, spoken: Sequence[Spoken], tail: Text | None) -> list[bytes | Wire]:
         """Return what is said, without the end of its last content."""
         opening = b'"contents":[' + (_opening(spoken[0].opening) if spoken else b"")
-        said: list[bytes | Wire] = [opening, self._conversation.parts(spoken)]
+        said: list[bytes | Wire] = [opening, in_array(spoken, _between)]
         if tail is None:
             return said
         joint = _between(spoken[-1].closing, "user") if spoken else _opening("user")

@@ -23,7 +23,7 @@ from shoal.providers._breakpoints import (
     plan_breakpoints,
 )
 from shoal.providers._conversation import Conversation, keep, kept
-from shoal.providers._elements import NOTHING, Placed, Spoken, bodies
+from shoal.providers._elements import NOTHING, Spoken, bodies, in_array
 from shoal.providers._fronts import Fronts
 from shoal.providers._legality import (
     object_schema,
@@ -57,6 +57,7 @@ _json = msgspec.json.Encoder(order="sorted").encode
 _layout = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 _SHORT = b',"cache_control":{"type":"ephemeral"}'
+_BEGIN = b'"messages":['
 _END = b"]}]}"
 _LONG = b',"cache_control":{"type":"ephemeral","ttl":"1h"}'
 
@@ -127,12 +128,18 @@ class MessagesEncoder:
         if blobs:
             self._check_blobs(request, spoken, blobs)
         head = self._heads.of(request, tools, (thinks, counting), self._head)
-        plan = self._outline(request, tools, spoken, tail)
+        known = self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
+        plan = outline(known, spoken, request.purpose, tail)
         markers = NO_MARKERS if counting else self._markers(request, plan)
         front, prefixes = self._front(tools, plan, markers.ahead)
-        said = self._conversation.parts(spoken, plan.placed(markers.behind, _SHORT))
-        opening = b'"messages":[' + _opening(spoken[0].opening) if spoken else b'"messages":['
-        body = Wire.of(head, front, opening, said, _END if tail is None else _with_tail(spoken, tail))
+        said = in_array(spoken, _between, plan.placed(markers.behind, _SHORT))
+        body = Wire.of(
+            head,
+            front,
+            _BEGIN if not spoken else _begun(spoken[0].opening),
+            said,
+            _END if tail is None else _with_tail(spoken, tail),
+        )
         if body.size > MAX_BODY_BYTES:
             raise ProviderRefused(
                 f"{self._provider}: the request is {body.size!r} bytes long, and {MAX_BODY_BYTES!r} are taken; "
@@ -155,18 +162,14 @@ class MessagesEncoder:
         )
         return _json(settings)[:-1] + b","
 
-    def _outline(self, request: Request, tools: Tools, spoken: Sequence[Spoken], tail: Text | None = None) -> Outline:
-        front = self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
-        return outline(
-            front, spoken, assistant="assistant", asks=request.purpose == "routing", tail_bytes=len(tail or b"")
-        )
-
     def _size_of(self, block: Block) -> int:
         return self.block(block).size
 
     def _markers(self, request: Request, plan: Outline) -> Markers:
         once = request.purpose in ONCE
-        return plan_breakpoints(plan.front, plan.said, self.profile, self.rules, once=once, ended=plan.ended, far=plan.far)
+        return plan_breakpoints(
+            plan.front, plan.said, self.profile, self.rules, once=once, ended=plan.ended, far=plan.far
+        )
 
     def _check_blobs(self, request: Request, spoken: Sequence[Spoken], blobs: int) -> None:
         most = MAX_BLOBS_SMALL if self.profile.window_tokens <= SMALL_WINDOW else MAX_BLOBS
@@ -261,6 +264,11 @@ def _facts(spoken: Sequence[Spoken]) -> tuple[int, bool | None, bool]:
 
 
 # --- framing
+
+
+@functools.cache
+def _begun(run: str) -> bytes:
+    return _BEGIN + _opening(run)
 
 
 def _with_tail(spoken: Sequence[Spoken], tail: Text) -> Wire:

@@ -9,7 +9,8 @@ import msgspec
 
 from shoal.providers._breakpoints import BYTES_PER_TOKEN, NO_FRONT, Front, Marker, Spot
 from shoal.providers._elements import Placed, Spoken
-from shoal.providers._values import digest
+from shoal.providers._text import Text
+from shoal.providers._values import Purpose, digest
 
 _NEAR = 2  # parts at the end of a conversation that are looked into element by element
 
@@ -69,17 +70,14 @@ def under(key: str | None, prefixes: tuple[bytes, ...]) -> tuple[bytes, ...]:
 NO_OUTLINE = Outline()
 
 
-def outline(
-    front: Front, spoken: Sequence[Spoken], *, assistant: str, asks: bool = False, tail_bytes: int = 0
-) -> Outline:
+def outline(front: Front, spoken: Sequence[Spoken], purpose: Purpose, tail: Text | None = None) -> Outline:
     """Return a request as spots.
 
     Args:
         front: What stands in front of the conversation.
-        spoken: The conversation, without the tail.
-        assistant: The run in which assistants speak.
-        asks: Its last element is a question that no later request shows.
-        tail_bytes: Bytes of the tail, which no marker covers.
+        spoken: The conversation, without the tail; assistants speak in the run `assistant`.
+        purpose: What the request is for. One that routes ends in a question that no later request shows.
+        tail: The tail, which no marker covers; `None` for nothing.
     """
     near = spoken[-_NEAR:]
     spots: list[Spot] = []
@@ -89,20 +87,20 @@ def outline(
     speaks = False
     for part in near:
         spots += part.spots or part.as_spots()
-        speaks = speaks or assistant in part.runs
-    ended = _before([cut.run for part in near for cut in part.cuts], assistant) if speaks else -1
-    if asks and spots:
+        speaks = speaks or "assistant" in part.runs
+    ended = _before_answer([cut.run for part in near for cut in part.cuts]) if speaks else -1
+    if purpose == "routing" and spots:
         spots[-1] = msgspec.structs.replace(spots[-1], cacheable=False)
-    if tail_bytes:
-        spots.append(Spot("messages", tail_bytes // BYTES_PER_TOKEN, cacheable=False))
+    if tail is not None:
+        spots.append(Spot("messages", len(tail) // BYTES_PER_TOKEN, cacheable=False))
     return Outline(front, spots, spoken, far, ended if ended < 0 else far + ended)
 
 
-def _before(runs: Sequence[str], assistant: str) -> int:
-    """Return which of *runs* stands in front of the last turn of an *assistant*, where its request ended; or -1."""
+def _before_answer(runs: Sequence[str]) -> int:
+    """Return which of *runs* stands in front of the last assistant turn, where the request for that ended; or -1."""
     at = len(runs) - 1
-    while at >= 0 and runs[at] != assistant:
+    while at >= 0 and runs[at] != "assistant":
         at -= 1
-    while at >= 0 and runs[at] == assistant:
+    while at >= 0 and runs[at] == "assistant":
         at -= 1
     return at

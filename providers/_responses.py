@@ -14,7 +14,7 @@ import msgspec
 from shoal.errors import ProviderRefused
 from shoal.providers._breakpoints import NO_MARKERS, ONCE, OPENAI, Marker, Markers, plan_breakpoints
 from shoal.providers._conversation import Conversation, keep, kept
-from shoal.providers._elements import Spoken, bodies
+from shoal.providers._elements import Spoken, bodies, in_array
 from shoal.providers._fronts import Fronts
 from shoal.providers._json import as_list, as_object, as_text
 from shoal.providers._legality import OPENING, object_schema, tail_of, tool_name, tool_names
@@ -123,11 +123,12 @@ class ResponsesEncoder:
         tools = self.tools(request.tools)
         tail = tail_of(request)
         spoken = self._conversation.whole(request.messages, tailed=tail is not None)
-        plan = self._outline(request, tools, spoken, tail)
+        known = self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
+        plan = outline(known, spoken, request.purpose, tail)
         markers = NO_MARKERS if counting else self._markers(request, plan)
         head = self._heads.of(request, tools, (cache_key, markers.explicit, counting), self._head)
         front, prefixes = self._front(tools, plan, markers.ahead, cache_key)
-        said = self._conversation.parts(spoken, plan.placed(markers.behind, _MARKER))
+        said = in_array(spoken, _between, plan.placed(markers.behind, _MARKER))
         body = Wire.of(head, front, said, b"]}" if tail is None else _with_tail(spoken, tail))
         return Sent(body, tools.names, prefixes)
 
@@ -143,19 +144,15 @@ class ResponsesEncoder:
             made["prompt_cache_options"] = {"mode": "explicit"}
         return _json(made)[:-1] + b","
 
-    def _outline(self, request: Request, tools: Tools, spoken: Sequence[Spoken], tail: Text | None) -> Outline:
-        front = self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
-        return outline(
-            front, spoken, assistant="assistant", asks=request.purpose == "routing", tail_bytes=len(tail or b"")
-        )
-
     def _size_of(self, block: Block) -> int:
         return self.block(block).size
 
     def _markers(self, request: Request, plan: Outline) -> Markers:
         if not self.server.markers:
             return NO_MARKERS
-        markers = plan_breakpoints(plan.front, plan.said, self.profile, OPENAI, once=request.purpose in ONCE, ended=plan.ended, far=plan.far)
+        markers = plan_breakpoints(
+            plan.front, plan.said, self.profile, OPENAI, once=request.purpose in ONCE, ended=plan.ended, far=plan.far
+        )
         self._fronts.mark(request, plan.front, markers)
         return markers
 

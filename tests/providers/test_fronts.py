@@ -10,7 +10,7 @@ from shoal.providers._breakpoints import Front, Marker, Markers
 from shoal.providers._fronts import Fronts
 from shoal.providers._gemini import GeminiEncoder
 from shoal.providers._messages import MessagesEncoder
-from shoal.providers._outline import Outline, under
+from shoal.providers._outline import Outline, outline, under
 from shoal.providers._responses import ResponsesEncoder
 
 
@@ -213,7 +213,7 @@ def test_marks_of_a_front_that_is_not_the_runs_are_not_kept():
 def outlined(talk: Request) -> Outline:
     encoder = MessagesEncoder("anthropic", shipped_profile("claude-opus-5-5"))
     spoken = encoder._conversation.whole(talk.messages, tailed=False)
-    return encoder._outline(talk, encoder.tools(talk.tools), spoken)
+    return outline(encoder._fronts.of(talk, 0, encoder._size_of), spoken, talk.purpose)
 
 
 def test_a_request_is_outlined_in_stretches_and_its_end_in_elements():
