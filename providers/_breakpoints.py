@@ -302,7 +302,7 @@ def _unseen(said: Sequence[Spot], end: int, rules: MarkerRules, ended: int) -> i
 def _in_front(
     front: Front, most: int, stays: float, least: int, rules: MarkerRules
 ) -> tuple[tuple[Marker, ...], float]:
-    """Return markers at the at most *most* places in the front that are expected to be read most, and how many tokens that is.
+    """Return markers at the at most *most* places in front that are expected to be read most, and how many tokens.
 
     A later request reads at the last marker up to which it is the same. So a marker is worth its tokens times the odds
     that the prefix ends between it and the next one; what stands behind the last of them stays with odds *stays*.

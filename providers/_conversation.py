@@ -90,7 +90,7 @@ class _Grown(msgspec.Struct, frozen=True):
 
 
 @final
-class _Said(msgspec.Struct, frozen=True):
+class _Said(msgspec.Struct):
     """What was made of a turn, kept by its message while the results stay the same.
 
     Args:
@@ -158,11 +158,13 @@ class Conversation:
         """Return the encoded *segments*; those that only hold together with the next one become one with it."""
         spoken: list[Spoken] = []
         held: tuple[Message, ...] = ()
+        last = len(segments) - 1
         for index, segment in enumerate(segments):
-            if index == len(segments) - 1 and not held and not segment.closed:
-                return [*spoken, *self._grown(segment)]
+            if index == last and not held and not segment.closed:
+                spoken += self._grown(segment)
+                return spoken
             part = self.speak(held + segment.messages) if held else self.segment(segment)
-            ahead = segments[index + 1].messages if index + 1 < len(segments) else ()
+            ahead = segments[index + 1].messages if index < last else ()
             answered = part.open and starts_answering(ahead)
             spoken_over = self._system_leads and part.last == "system" and ahead and ahead[0].role != "assistant"
             if answered or spoken_over:
@@ -190,7 +192,7 @@ class Conversation:
     def _grown(self, segment: Segment) -> tuple[Spoken, ...]:
         """Return the messages of an open segment; what stood in it at the request before is not looked at again."""
         made: Spoken | _Grown | None = kept(segment, self._encoder)
-        if isinstance(made, _Grown):
+        if made is not None and isinstance(made, _Grown):
             return made.parts
         messages = segment.messages
         said: _Said | None = kept(messages[0], self._encoder)
@@ -201,7 +203,7 @@ class Conversation:
             grown = self._anew(messages, made)
             said = kept(messages[0], self._encoder)
         if said is not None:
-            msgspec.structs.force_setattr(said, "grown", grown)
+            said.grown = grown
         if made is None:
             keep(segment, self._encoder, grown)
         return grown.parts
@@ -219,7 +221,7 @@ class Conversation:
             return known
         before = known.parts[-1]
         more = self.speak(rest, after=before.last)
-        if needs_pause(before.last, more.first):
+        if more.first == "assistant" and needs_pause(before.last, more.first):
             return self._anew(messages)
         numbers = known.numbers + numbers_of(rest)
         if not more.cuts:
@@ -271,7 +273,10 @@ class Conversation:
         """Return *message* of a user, whom nobody stands beside."""
         if not message.blobs and blank(message.texts):
             return SILENCE
-        elements = self.turn(Turn(message))
+        said: _Said | None = kept(message, self._encoder)
+        if said is None:
+            said = keep(message, self._encoder, _Said((), self._say(Turn(message))))
+        elements = said.elements
         if len(elements) == 1:
             return alone(elements[0], "user")
         return joined(elements, self._between, first="user", last="user", open_=False, thinks=None)
@@ -283,9 +288,7 @@ class Conversation:
         results = tuple([answer.result for answer in turn.answers]) if turn.answers else ()
         if said is not None and [*map(id, said.results)] == [*map(id, results)]:
             return said.elements
-        elements = self._say(turn)
-        keep(message, self._encoder, _Said(results, elements))
-        return elements
+        return keep(message, self._encoder, _Said(results, self._say(turn))).elements
 
 
 def _placed(turn: Turn, before: Role | None, ahead: Sequence[Turn]) -> Turn:

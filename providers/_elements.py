@@ -182,10 +182,11 @@ def alone(element: Element, role: Role) -> Spoken:
     size = sum(map(len, leaves))
     wire = Wire(leaves if blobs else Flat(leaves), size)  # type: ignore[arg-type] # without stored parts they are bytes
     runs = _RUNS.get(run) or _RUNS.setdefault(run, frozenset((run,)))
-    spots = (Spot("messages", size // BYTES_PER_TOKEN, markable=markable),)
+    # Positions throughout: this is done for every message, and keywords cost.
+    spots = (Spot("messages", size // BYTES_PER_TOKEN, 1, 0.0, False, True, markable),)  # noqa: FBT003
     cuts = (Cut(len(head), size, run, markable),)
     side_px = element.side_px
-    return Spoken(wire, cuts, run, role, role, False, None, blobs, side_px, runs, run, None, spots, spots)
+    return Spoken(wire, cuts, run, role, role, False, None, blobs, side_px, runs, run, None, spots, spots)  # noqa: FBT003
 
 
 _RUNS: dict[str, frozenset[str]] = {}
