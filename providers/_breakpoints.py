@@ -93,7 +93,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 
 
 @final
-class Front(msgspec.Struct, frozen=True):
+class Front(msgspec.Struct, frozen=True, gc=False):
     """What stands in front of the conversation, with the places in it that are worth a marker.
 
     Args:
@@ -159,7 +159,7 @@ def front_of(spots: Sequence[Spot], chain: Sequence[bytes] = (), *, grows: float
 
 
 @final
-class Markers(msgspec.Struct, frozen=True):
+class Markers(msgspec.Struct, frozen=True, gc=False):
     """Where the markers of a request stand.
 
     Args:
@@ -210,21 +210,44 @@ def plan_breakpoints(
         while held < len(said) and said[held].cacheable:
             held += 1
     kept = said if held == len(said) else said[:held]
-    if rules.own_reach is None:
-        return NO_MARKERS if once else _marked(front, kept, least, rules, ended)[0]
-    tokens = front.tokens + sum([spot.tokens for spot in said])
-    writes = tokens >= least
+    if rules.own_reach is not None:
+        return _beside_its_own(front, said, kept, least, rules, ended, once=once)
+    return NO_MARKERS if once else _marked(front, kept, least, rules, ended)[0]
+
+
+def _beside_its_own(
+    front: Front, said: Sequence[Spot], kept: Sequence[Spot], least: int, rules: MarkerRules, ended: int, *, once: bool
+) -> Markers:
+    """Return where markers go for a vendor that marks the end, and finds ends of messages, by itself."""
+    writes = _reaches(front, said, len(said) - 1, least)
     if once:
         return Markers(explicit=writes)
-    own, own_worth = _by_itself(front, said, tokens, least, rules, rules.own_reach)
-    held_whole = front.open and held == len(said)
-    if not writes or (held_whole and not front.moved and said and said[-1].markable):
+    stays = front.odds * (1.0 - SHED_ODDS)
+    own, own_worth = _in_front(front, rules.most - 1, stays, least, rules)
+    whole = front.open and len(kept) == len(said)
+    if not writes or (whole and not front.moved and said and said[-1].markable):
         # The vendor's own marker at the end takes the place of ours, so that no plan with ours is worth more.
         return Markers(own)
     marked, worth = _marked(front, kept, least, rules, ended)
-    if held_whole and own_worth >= worth:
+    if marked.behind:
+        worth += _up_to(front, said, marked.behind[-1]) * stays
+    # A marker counts as one of the latest ends, and a long conversation leaves no room for it. Where nothing moved,
+    # that is no loss: the request before is found at its end, and once something moves the end can go unmarked.
+    if front.moved and sum([spot.positions for spot in said]) + len(front.spots) > (rules.own_reach or 0):
+        own_worth = 0.0
+    if whole and own_worth + _up_to(front, said, len(said) - 1) * stays >= worth:
         return Markers(own)
     return Markers(_also_known(marked, front, rules), marked.behind, explicit=True)
+
+
+def _up_to(front: Front, said: Sequence[Spot], end: int) -> int:
+    """Return how many tokens there are up to the spot *end* of *said*; -1 is the end of *front*."""
+    return front.tokens + sum([spot.tokens for spot in said[: end + 1]])
+
+
+def _reaches(front: Front, said: Sequence[Spot], end: int, least: int) -> bool:
+    """Say whether *least* tokens or more stand up to there."""
+    return front.tokens >= least or _up_to(front, said, end) >= least
 
 
 def _markers(front: Front, marked: Iterable[int], rules: MarkerRules) -> tuple[Marker, ...]:
@@ -234,7 +257,7 @@ def _markers(front: Front, marked: Iterable[int], rules: MarkerRules) -> tuple[M
 
 
 def _marked(front: Front, said: Sequence[Spot], least: int, rules: MarkerRules, ended: int) -> tuple[Markers, float]:
-    """Return where markers stand, and how many tokens a later request is expected to read at them.
+    """Return where markers stand, and how many tokens a later request is expected to read at those in front.
 
     Args:
         front: See `plan_breakpoints`.
@@ -243,35 +266,17 @@ def _marked(front: Front, said: Sequence[Spot], least: int, rules: MarkerRules, 
         rules: See `plan_breakpoints`.
         ended: See `plan_breakpoints`.
     """
-    end = len(said) - 1
-    covered = said
-    if said and not said[end].markable:
-        end = _snapped(said, end)
-        covered = said[: end + 1]
-    tokens = front.tokens + sum([spot.tokens for spot in covered])
-    if end < 0 or tokens < least:
+    end = _snapped(said, len(said) - 1)
+    if end < 0 or not _reaches(front, said, end, least):
         ahead, worth = _in_front(front, rules.most, 0.0, least, rules)
         return Markers(ahead), worth
-    made: tuple[int, ...] = (end,)
-    before = _unseen(said, end, rules, ended) if 0 <= ended < end else -1
-    if before >= 0 and tokens - sum([spot.tokens for spot in said[before + 1 : end + 1]]) >= least:
-        made = (before, end)
-    stays = front.odds * (1.0 - SHED_ODDS)
-    ahead, worth = _in_front(front, rules.most - len(made), stays, least, rules)
-    return Markers(ahead, made), worth + tokens * stays
-
-
-def _by_itself(
-    front: Front, said: Sequence[Spot], tokens: int, least: int, rules: MarkerRules, reach: int
-) -> tuple[tuple[Marker, ...], float]:
-    """Return markers in front, and the same, for a vendor that marks the end, and finds ends of messages, by itself."""
-    stays = front.odds * (1.0 - SHED_ODDS)
-    ahead, worth = _in_front(front, rules.most - 1, stays, least, rules)
-    if front.moved and sum([spot.positions for spot in said]) + len(front.spots) > reach:
-        # A marker counts as one of the latest ends, and a long conversation leaves no room for it. Where nothing moved,
-        # that is no loss: the request before is found at its end, and once something moves the end can go unmarked.
-        worth = 0.0
-    return ahead, worth + (tokens * stays if tokens >= least else 0.0)
+    behind: tuple[int, ...] = (end,)
+    if 0 <= ended < end:
+        before = _unseen(said, end, rules, ended)
+        if before >= 0 and _reaches(front, said, before, least):
+            behind = (before, end)
+    ahead, worth = _in_front(front, rules.most - len(behind), front.odds * (1.0 - SHED_ODDS), least, rules)
+    return Markers(ahead, behind), worth
 
 
 def _also_known(markers: Markers, front: Front, rules: MarkerRules) -> tuple[Marker, ...]:

@@ -53,7 +53,7 @@ def _quoted(text: str) -> bytes:
 
 
 @final
-class Tools(msgspec.Struct, frozen=True):
+class Tools(msgspec.Struct, frozen=True, gc=False):
     """An encoded tool set.
 
     Args:

@@ -33,7 +33,7 @@ from shoal.providers._legality import (
     needs_pause,
     starts_answering,
 )
-from shoal.providers._values import Block, Message, Role, Segment, ToolSet, begin_with, numbers_of
+from shoal.providers._values import Block, Message, Role, Segment, ToolSet, known_number, numbers_of
 from shoal.providers._wire import Wire
 
 Part: TypeAlias = Message | Segment | Block | ToolSet
@@ -59,7 +59,7 @@ def keep(part: Part, encoder: object, made: T) -> T:
 
 
 @final
-class _Grown(msgspec.Struct, frozen=True):
+class _Grown(msgspec.Struct, frozen=True, gc=False):
     """An open segment, as the parts that it grew by.
 
     It holds numbers of messages and not the messages: one of these keeps it.
@@ -74,23 +74,25 @@ class _Grown(msgspec.Struct, frozen=True):
     parts: tuple[Spoken, ...]
     ranks: tuple[int, ...]
 
-    def begins(self, messages: Sequence[Message]) -> bool:
-        """Say whether *messages* go on where this ends, so that what is encoded of it holds whatever they say."""
-        if not begin_with(messages, self.numbers):
-            return False
+    def rest_of(self, messages: Sequence[Message]) -> Sequence[Message] | None:
+        """Return what *messages* say beyond this; `None` where that changes what is encoded of it, or they differ."""
+        count = len(self.numbers)
+        if tuple(map(known_number, messages[:count])) != self.numbers:
+            return None
         if not self.parts or self.parts[-1].last == "system":
-            return False  # whether a system message may stand at the end depends on what follows it
+            return None  # whether a system message may stand at the end depends on what follows it
+        rest = messages[count:]
         asked: list[str] = []
-        for message in messages[len(self.numbers) :]:
+        for message in rest:
             if message.calls:
                 asked += [call.call_id for call in message.calls]
             elif message.role == "tool" and message.call_id not in asked:
-                return False  # it answers a call in front of all that is new, or none
-        return True
+                return None  # it answers a call in front of all that is new, or none
+        return rest
 
 
 @final
-class _Said(msgspec.Struct):
+class _Said(msgspec.Struct, gc=False):
     """What was made of a turn, kept by its message while the results stay the same.
 
     Args:
@@ -197,11 +199,12 @@ class Conversation:
         messages = segment.messages
         said: _Said | None = kept(messages[0], self._encoder)
         known = None if said is None or made is not None else said.grown
-        if known is not None and known.begins(messages):
-            grown = self._further(known, messages)
-        else:
+        rest = None if known is None else known.rest_of(messages)
+        if known is None or rest is None:
             grown = self._anew(messages, made)
             said = kept(messages[0], self._encoder)
+        else:
+            grown = self._further(known, messages, rest) if rest else known
         if said is not None:
             said.grown = grown
         if made is None:
@@ -214,11 +217,8 @@ class Conversation:
         numbers = numbers_of(messages)
         return _Grown(numbers, (spoken,), (0,)) if spoken.cuts else _Grown(numbers, (), ())
 
-    def _further(self, known: _Grown, messages: Sequence[Message]) -> _Grown:
-        """Return *messages*, which begin with what is *known*, as its parts and one more."""
-        rest = messages[len(known.numbers) :]
-        if not rest:
-            return known
+    def _further(self, known: _Grown, messages: Sequence[Message], rest: Sequence[Message]) -> _Grown:
+        """Return *messages*, which are what is *known* and the *rest*, as its parts and one more."""
         before = known.parts[-1]
         more = self.speak(rest, after=before.last)
         if more.first == "assistant" and needs_pause(before.last, more.first):

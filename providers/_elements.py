@@ -64,7 +64,7 @@ class Cut(msgspec.Struct, frozen=True, gc=False):
 
 
 @final
-class Spoken(msgspec.Struct, frozen=True):
+class Spoken(msgspec.Struct, frozen=True, gc=False):
     """Encoded messages that stand together.
 
     Args:

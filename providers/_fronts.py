@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, final
+from collections.abc import Callable, Mapping, Sequence
+from typing import final
 
 import msgspec
 
@@ -30,7 +30,7 @@ _PRIOR = 4
 
 
 @final
-class _Seen(msgspec.Struct):
+class _Seen(msgspec.Struct, gc=False):
     """What a block did so far: its digest, and how often that changed."""
 
     digest: bytes
@@ -38,7 +38,7 @@ class _Seen(msgspec.Struct):
 
 
 @final
-class _Habits(msgspec.Struct):
+class _Habits(msgspec.Struct, gc=False):
     """What a run sent so far.
 
     Args:
@@ -111,19 +111,19 @@ class Fronts:
         head = request.messages[0].messages[0].digest if request.messages else b""
         begins, habits.head = habits.head == head, head
         habits.count += 1
+        front = before
         # What stays as it is gets likelier to stay, which is looked at again ever more rarely.
-        if habits.front is None or not same or habits.count >= habits.again_at:
+        if front is None or not same or habits.count >= habits.again_at:
             blocks = sent_of(request.system)
             _watch(habits, blocks)
             habits.system, habits.tools, habits.ahead = request.system, request.tools, request.stages_ahead
-            made = self._made(request, blocks, tools_bytes, size_of, habits)
-            # What was encoded of the same blocks still holds.
-            habits.front = made if habits.front is None or not same else _with(made, habits.front.made)
+            front = self._made(request, blocks, tools_bytes, size_of, habits)
+            if before is not None and same:  # what was encoded of the same blocks still holds
+                front = msgspec.structs.replace(front, made=before.made)
             habits.again_at = 3 * habits.count
-        moved = before is not None and not (begins and habits.front.chain == before.chain and not habits.unended)
-        if habits.front.moved is not moved:
-            habits.front = msgspec.structs.replace(habits.front, moved=moved)
-        return habits.front
+        moved = before is not None and not (begins and front.chain == before.chain and not habits.unended)
+        habits.front = front = front if front.moved is moved else msgspec.structs.replace(front, moved=moved)
+        return front
 
     def _made(
         self,
@@ -177,10 +177,6 @@ class Fronts:
 def sent_of(system: Sequence[Block]) -> list[Block]:
     """Return the blocks of *system* that are sent: those that say something."""
     return [block for block in system if not blank(block.texts)]
-
-
-def _with(front: Front, made: dict[Hashable, Any]) -> Front:
-    return msgspec.structs.replace(front, made=made)
 
 
 def _watch(habits: _Habits, blocks: Sequence[Block]) -> None:

@@ -40,7 +40,7 @@ _json = msgspec.json.Encoder(order="sorted").encode
 
 
 @final
-class Answered(msgspec.Struct, frozen=True):
+class Answered(msgspec.Struct, frozen=True, gc=False):
     """A call with its one result.
 
     Args:
@@ -55,7 +55,7 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 @final
-class Turn(msgspec.Struct, frozen=True):
+class Turn(msgspec.Struct, frozen=True, gc=False):
     """A message that is sent, with the results that stand directly behind it.
 
     Args:

@@ -14,12 +14,10 @@ import msgspec
 from shoal.errors import ProviderRefused
 from shoal.providers._breakpoints import (
     ANTHROPIC,
-    NO_MARKERS,
     ONCE,
     Front,
     Marker,
     MarkerRules,
-    Markers,
     plan_breakpoints,
 )
 from shoal.providers._conversation import Conversation, keep, kept
@@ -65,7 +63,7 @@ Piece: TypeAlias = tuple[str, int]
 
 
 @final
-class Tools(msgspec.Struct, frozen=True):
+class Tools(msgspec.Struct, frozen=True, gc=False):
     """An encoded tool set.
 
     Args:
@@ -130,16 +128,14 @@ class MessagesEncoder:
         head = self._heads.of(request, tools, (thinks, counting), self._head)
         known = self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
         plan = outline(known, spoken, request.purpose, tail)
-        markers = NO_MARKERS if counting else self._markers(request, plan)
-        front, prefixes = self._front(tools, plan, markers.ahead)
-        said = in_array(spoken, _between, plan.placed(markers.behind, _SHORT))
-        body = Wire.of(
-            head,
-            front,
-            _BEGIN if not spoken else _begun(spoken[0].opening),
-            said,
-            _END if tail is None else _with_tail(spoken, tail),
+        once = counting or request.purpose in ONCE
+        markers = plan_breakpoints(
+            known, plan.said, self.profile, self.rules, once=once, ended=plan.ended, far=plan.far
         )
+        front, prefixes = self._front(tools, plan, markers.ahead)
+        opening = _begun(spoken[0].opening) if spoken else _BEGIN
+        said = in_array(spoken, _between, plan.placed(markers.behind, _SHORT))
+        body = Wire.of(head, front, opening, said, _END if tail is None else _with_tail(spoken, tail))
         if body.size > MAX_BODY_BYTES:
             raise ProviderRefused(
                 f"{self._provider}: the request is {body.size!r} bytes long, and {MAX_BODY_BYTES!r} are taken; "
@@ -164,12 +160,6 @@ class MessagesEncoder:
 
     def _size_of(self, block: Block) -> int:
         return self.block(block).size
-
-    def _markers(self, request: Request, plan: Outline) -> Markers:
-        once = request.purpose in ONCE
-        return plan_breakpoints(
-            plan.front, plan.said, self.profile, self.rules, once=once, ended=plan.ended, far=plan.far
-        )
 
     def _check_blobs(self, request: Request, spoken: Sequence[Spoken], blobs: int) -> None:
         most = MAX_BLOBS_SMALL if self.profile.window_tokens <= SMALL_WINDOW else MAX_BLOBS

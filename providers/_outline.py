@@ -16,7 +16,7 @@ _NEAR = 2  # parts at the end of a conversation that are looked into element by 
 
 
 @final
-class Outline(msgspec.Struct, frozen=True):
+class Outline(msgspec.Struct, frozen=True, gc=False):
     """A request as spots, with what each of them is.
 
     Args:
@@ -35,22 +35,25 @@ class Outline(msgspec.Struct, frozen=True):
 
     def placed(self, behind: Sequence[int], marker: bytes) -> list[Placed]:
         """Return where in the conversation the markers *behind* spots of it stand; *marker* is the bytes of each."""
-        return [self._place(spot, marker) for spot in behind]
-
-    def _place(self, spot: int, marker: bytes) -> Placed:
-        """Return where *marker* goes: into the element that *spot* of the conversation is, or ends with."""
-        parts = self.parts
-        if spot >= self.far:
-            at, spot = max(0, len(parts) - _NEAR), spot - self.far
-            while spot >= len(parts[at].cuts):
-                spot -= len(parts[at].cuts)
+        parts, first = self.parts, max(0, len(self.parts) - _NEAR)
+        places: list[Placed] = []
+        for spot in behind:
+            at, element = first, spot - self.far
+            if element < 0:
+                at, element = self._far_off(spot)
+            while element >= len(parts[at].cuts):
+                element -= len(parts[at].cuts)
                 at += 1
-            return at, spot, marker
+            places.append((at, element, marker))
+        return places
+
+    def _far_off(self, spot: int) -> tuple[int, int]:
+        """Return the part and the element in it with which the stretch *spot* ends."""
         at = 0
-        while spot >= len(parts[at].stretches()):
-            spot -= len(parts[at].stretches())
+        while spot >= len(self.parts[at].stretches()):
+            spot -= len(self.parts[at].stretches())
             at += 1
-        return at, parts[at].last_of(spot), marker
+        return at, self.parts[at].last_of(spot)
 
     def prefixes(self, ahead: Sequence[Marker]) -> tuple[bytes, ...]:
         """Return what stands for each prefix that *ahead*, markers in front of the conversation, mark."""

@@ -80,7 +80,7 @@ def _allowed(allowed: Sequence[str], names: Mapping[str, str]) -> object:
 
 
 @final
-class Tools(msgspec.Struct, frozen=True):
+class Tools(msgspec.Struct, frozen=True, gc=False):
     """An encoded tool set: the definitions with commas between them, and our name of each by the one that was sent."""
 
     wire: Wire

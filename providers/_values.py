@@ -8,7 +8,7 @@ and then travels as the same bytes in every later request.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import count
@@ -121,7 +121,6 @@ class Blob(msgspec.Struct, frozen=True, gc=False, eq=False):
 
 
 _next_number = count(1).__next__
-_number_of = attrgetter("_number")
 _PLAIN: Mapping[Role, bytes] = {role: f"{role}|||0".encode() for role in ROLES}
 
 
@@ -197,14 +196,13 @@ def _digest_of(call: ToolCall) -> bytes:
     return digest(*made, _bytes(call.vendor_id)) if call.vendor_id else digest(*made)
 
 
+known_number = attrgetter("_number")
+"""Returns the `Message.number` of a message, or 0 where nobody has asked for it yet."""
+
+
 def numbers_of(messages: Iterable[Message]) -> tuple[int, ...]:
     """Return the `Message.number` of each of *messages*."""
     return tuple([m._number or m.number for m in messages])  # pyright: ignore[reportPrivateUsage] # a call each is slow
-
-
-def begin_with(messages: Sequence[Message], numbers: tuple[int, ...]) -> bool:
-    """Say whether *messages* begin with those of these `Message.number`."""
-    return tuple(map(_number_of, messages[: len(numbers)])) == numbers
 
 
 @final
