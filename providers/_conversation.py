@@ -228,7 +228,7 @@ class Conversation:
             return _Grown(numbers, known.parts, known.ranks)
         parts, ranks = known.parts, known.ranks
         while len(ranks) >= FEW and ranks[-FEW] == ranks[-1]:
-            one = merged(parts[-FEW:], self._between, open_=leaves_open(messages[: len(known.numbers)]))
+            one = merged(parts[-FEW:], self._between)
             parts, ranks = (*parts[:-FEW], one), (*ranks[:-FEW], ranks[-1] + 1)
         before = parts[-1]
         glue = self._between(before.closing, more.opening)
@@ -279,7 +279,7 @@ class Conversation:
         elements = said.elements
         if len(elements) == 1:
             return alone(elements[0], "user")
-        return joined(elements, self._between, first="user", last="user", open_=False, thinks=None)
+        return joined(elements, self._between, first="user", last="user", open_=None, thinks=None)
 
     def turn(self, turn: Turn) -> Sequence[Element]:
         """Return the elements of *turn*, encoded once while its results are the same."""

@@ -73,7 +73,7 @@ class Spoken(msgspec.Struct, frozen=True, gc=False):
         opening: The run of the first element; empty where nothing is said.
         first: Role of the first message; `None` where there is none.
         last: Role of the last one, `tool` for a result; `None` where there is none.
-        open: A call of the last assistant turn has no result yet.
+        open: A call of the last assistant turn that calls has no result yet; `None` where none does.
         thinks: The last assistant turn brings back what its model thought; `None` where there is no such turn.
         blobs: How many stored parts are sent as bytes.
         side_px: The longest side of an image among them.
@@ -89,7 +89,7 @@ class Spoken(msgspec.Struct, frozen=True, gc=False):
     opening: str = ""
     first: Role | None = None
     last: Role | None = None
-    open: bool = False
+    open: bool | None = None
     thinks: bool | None = None
     blobs: int = 0
     side_px: int = 0
@@ -149,7 +149,13 @@ SILENCE = Spoken()
 
 
 def joined(
-    elements: Sequence[Element], between: Between, *, first: Role, last: Role | None, open_: bool, thinks: bool | None
+    elements: Sequence[Element],
+    between: Between,
+    *,
+    first: Role,
+    last: Role | None,
+    open_: bool | None,
+    thinks: bool | None,
 ) -> Spoken:
     """Return *elements*, 1 or more, as what stands together; see `Spoken` for the rest."""
     leaves: list[bytes | Deferred] = []
@@ -186,19 +192,22 @@ def alone(element: Element, role: Role) -> Spoken:
     spots = (Spot("messages", size // BYTES_PER_TOKEN, 1, 0.0, False, True, markable),)  # noqa: FBT003
     cuts = (Cut(len(head), size, run, markable),)
     side_px = element.side_px
-    return Spoken(wire, cuts, run, role, role, False, None, blobs, side_px, runs, run, None, spots, spots)  # noqa: FBT003
+    return Spoken(wire, cuts, run, role, role, None, None, blobs, side_px, runs, run, None, spots, spots)
 
 
 _RUNS: dict[str, frozenset[str]] = {}
 """The set of each run alone: there are few, and they are asked for with every message."""
 
 
-def merged(parts: Sequence[Spoken], between: Between, *, open_: bool) -> Spoken:
-    """Return *parts*, 1 or more, as one; *open_* says whether a call of its last assistant turn has no result yet."""
+def merged(parts: Sequence[Spoken], between: Between) -> Spoken:
+    """Return *parts*, 1 or more, as one; no result in one of them answers a call in another."""
     leaves: list[bytes | Deferred] = []
     cuts: list[Cut] = []
-    size = 0
+    size = blobs = side_px = 0
     closing = ""
+    open_: bool | None = None
+    thinks: bool | None = None
+    runs: set[str] = set()
     for part in parts:
         if closing:
             glue = between(closing, part.opening)
@@ -208,20 +217,17 @@ def merged(parts: Sequence[Spoken], between: Between, *, open_: bool) -> Spoken:
         leaves += part.leaves
         size += part.wire.size
         closing = part.closing
-    return Spoken(
-        Wire(_fragments(tuple(leaves)), size),
-        tuple(cuts),
-        parts[0].opening,
-        parts[0].first,
-        parts[-1].last,
-        open_,
-        next((part.thinks for part in reversed(parts) if part.thinks is not None), None),
-        sum([part.blobs for part in parts]),
-        max([part.side_px for part in parts]),
-        frozenset[str]().union(*[part.runs for part in parts]),
-        closing,
-        parts[0].ahead,
-    )
+        runs |= part.runs
+        open_ = open_ if part.open is None else part.open
+        thinks = thinks if part.thinks is None else part.thinks
+        if part.blobs:
+            blobs += part.blobs
+            side_px = max(side_px, part.side_px)
+    first, last = parts[0], parts[-1]
+    # Without stored parts all leaves are bytes.
+    wire = Wire(tuple(leaves) if blobs else Flat(leaves), size)  # type: ignore[arg-type]
+    known = (blobs, side_px, frozenset(runs), closing, first.ahead)
+    return Spoken(wire, tuple(cuts), first.opening, first.first, last.last, open_, thinks, *known)
 
 
 def in_array(spoken: Sequence[Spoken], between: Between, markers: Sequence[Placed] = ()) -> Wire:

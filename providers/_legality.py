@@ -134,15 +134,15 @@ def starts_answering(messages: Sequence[Message]) -> bool:
     return bool(messages) and messages[0].role == "tool"
 
 
-def leaves_open(messages: Sequence[Message]) -> bool:
-    """Say whether a call of the last assistant turn in *messages* has no result in them."""
+def leaves_open(messages: Sequence[Message]) -> bool | None:
+    """Say whether a call of the last assistant turn in *messages* has no result in them; `None` where none calls."""
     answered: set[str] = set()
     for message in reversed(messages):
         if message.role == "tool":
             answered.add(message.call_id)
         elif message.calls:
             return any(call.call_id not in answered for call in message.calls)
-    return False
+    return None
 
 
 def needs_pause(before: Role | None, after: Role | None) -> bool:
