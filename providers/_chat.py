@@ -286,8 +286,10 @@ class ChatEncoder:
             if pieces is None:
                 before = len(front.spots) - len(front.blocks)
                 system = self._system(front.blocks, [marker.index - before for marker in ahead])
-                pieces = front.made[ahead] = [Wire.of(*system)] if system else []
-            made = front.planned[asked] = pieces, under(cache_key, self._prefixes(plan, ahead))
+                pieces = [Wire.of(*system)] if system else []
+                front.made[ahead] = pieces
+            made = pieces, under(cache_key, self._prefixes(plan, ahead))
+            front.planned[asked] = made
         return made
 
     def _system(self, blocks: Sequence[Block], marked: Sequence[int] = ()) -> Pieces:

@@ -106,7 +106,7 @@ class Spoken(msgspec.Struct, frozen=True, gc=False):
         """
         if not self.stretched:
             single = len(self.cuts) == 1
-            made = self.as_spots() if single else tuple([spot for _, spot in self._stretched()])
+            made = (self.spots or self.as_spots()) if single else tuple([spot for _, spot in self._stretched()])
             msgspec.structs.force_setattr(self, "stretched", made)
             msgspec.structs.force_setattr(self, "spots", ())
         return self.stretched
@@ -130,13 +130,12 @@ class Spoken(msgspec.Struct, frozen=True, gc=False):
 
     def as_spots(self) -> tuple[Spot, ...]:
         """Return each element as a stretch of its own."""
-        if not self.spots:
-            made: list[Spot] = []
-            size = 0
-            for cut in self.cuts:
-                made.append(Spot("messages", (cut.size - size) // BYTES_PER_TOKEN, markable=cut.markable))
-                size = cut.size
-            msgspec.structs.force_setattr(self, "spots", tuple(made))
+        made: list[Spot] = []
+        size = 0
+        for cut in self.cuts:
+            made.append(Spot("messages", (cut.size - size) // BYTES_PER_TOKEN, markable=cut.markable))
+            size = cut.size
+        msgspec.structs.force_setattr(self, "spots", tuple(made))
         return self.spots
 
     @property
