@@ -258,8 +258,13 @@ class Engine:
     def start_error(self, record: Record, reason: Reason) -> StartFailed:
         """Tell that a child did not come up, and return the error for it."""
         self.tell("start_failed", record.spec.id, reason, error=True, raised=True)
+        if isinstance(reason.error, StartFailed):
+            why = f"{record.path!r} did not start, since {reason.error}"
+        else:
+            at = f" {place}" if (place := reason.place()) else ""
+            why = f"{record.path!r} did not start ({reason}{at}); mend what it raised, which `__cause__` holds"
         return StartFailed(
-            f"{record.path!r} did not start ({reason}); mend what its `start` raised, the traceback is below",
+            why,
             supervisor=self.plan.name,
             child=record.spec.id,
         )
@@ -343,8 +348,8 @@ class Engine:
         record.idle = "gave_up"
         error = RestartsExhausted(
             f"supervisor {self.path!r} gave up: {record.spec.id!r} was to be started again more than "
-            f"{self.plan.max_restarts!r} times within {self.plan.within_s!r} s, the last time after {reason}; mend the "
-            "cause, or set `max_restarts`, `within_s` or a `backoff` that fit it",
+            f"{self.plan.max_restarts!r} times within {self.plan.within_s!r} s; {_last_end(reason)}. Mend the cause, "
+            "or set `max_restarts`, `within_s` or a `backoff` that fit it",
             supervisor=self.plan.name,
             child=record.spec.id,
             history=tuple(self._book.history),
@@ -443,3 +448,10 @@ class Engine:
         kept = event if reason is None or not raised else replace(event, reason=reason.without_error())
         self._book.history.append(kept)
         self.kernel.observe(event)
+
+
+def _last_end(reason: Reason) -> str:
+    """Say how a child that was restarted too often ended last."""
+    if isinstance(reason.error, RestartsExhausted):
+        return "it gave up itself, as `__cause__` says"
+    return " ".join(filter(None, (f"its last end: {reason}", reason.place())))

@@ -53,6 +53,13 @@ class Reason:
         """Return the traceback of the error as text; empty where nothing was raised."""
         return "" if self.trace is None else "".join(self.trace.format())
 
+    def place(self) -> str:
+        """Return where the error was raised, such as `in 'boom', app.py:6`; empty where that is not known."""
+        if self.trace is None or not self.trace.stack:
+            return ""
+        frame = self.trace.stack[-1]
+        return f"in {frame.name!r}, {frame.filename}:{frame.lineno}"
+
     def without_error(self) -> Reason:
         """Return this with the error as text only, for those who keep it while somebody else is raised the error."""
         if self.error is None:

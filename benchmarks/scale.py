@@ -138,7 +138,7 @@ async def sleeping(runs: int) -> None:
                 before = private_bytes()
                 for _ in range(runs):
                     await swarm.spawn(WAITS, unattended=False)
-                while swarm.hall.live:  # noqa: ASYNC110 - until all of them sleep
+                while swarm.hall.home.live:  # noqa: ASYNC110 - until all of them sleep
                     await anyio.sleep(0.5)
                 gc.collect()
                 figure(f"scale/sleeping/{wave}", (private_bytes() - before) / runs, "B private a run")

@@ -25,7 +25,6 @@ from shoal.blueprints import Blueprint, Region, Stage
 from shoal.providers import SERVERS, Message, Request, Text, ToolCall, chat_encoder
 from shoal.runtime._bundle import Bundle
 from shoal.runtime._program import Program
-from shoal.runtime._state import RunState
 from shoal.runtime.context import (
     CONVERSATION,
     Draft,
@@ -41,6 +40,7 @@ from shoal.runtime.context import (
     names_of,
 )
 from shoal.runtime.events import NUMBERS, Event, RunSpawned, StageEntered, decode, encode
+from shoal.runtime.state import RunState
 
 Kind = Literal["pinned", "temporary", "compacting", "clearable", "hashmap"]
 KINDS: tuple[Kind, ...] = ("pinned", "temporary", "compacting", "clearable", "hashmap")

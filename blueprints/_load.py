@@ -105,10 +105,11 @@ def refuse_unusable(blueprint: Blueprint) -> None:
     try:
         from_canonical(canonical(blueprint))
     except (BlueprintInvalid, TypeError, ValueError, AttributeError) as error:
-        why = error.__cause__ or error
         raise BlueprintInvalid(
-            f"the blueprint {blueprint.name!r} has a value of another type than it should: {why}; mend that value"
+            f"the blueprint {blueprint.name!r} cannot be used: {error.__cause__ or error}"
         ) from error
+    if not blueprint.stages:
+        raise BlueprintInvalid(f"the blueprint {blueprint.name!r} has no stage; give it one, such as `Stage('main')`")
     report, names = Report(), Names(blueprint)
     check_shape(names, report)
     _check_structure(names, report)

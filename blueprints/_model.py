@@ -40,6 +40,12 @@ def _empty() -> Mapping[str, Any]:
     return _EMPTY
 
 
+def _without_zero(value: object, name: str) -> None:
+    """Take 0 in a limit for no limit, as a file does, so that a file and Python give the same value."""
+    if getattr(value, name) == 0:
+        object.__setattr__(value, name, None)
+
+
 # --- seeds
 
 
@@ -142,7 +148,7 @@ class Region:
         accepts: Mime patterns; `None` takes anything.
         max_stored: Most stored parts held at once; `None` is no limit.
         shed_to: Share of the budget that a rolling kind goes down to (0.5).
-        max_items: `sliding_window`: most entries (10); `None` in the default conversation, which has no such limit.
+        max_items: `sliding_window`: most entries (10); `None` or 0 is no limit, as in the default conversation.
         strategy: `sliding_window`: what happens past *max_items* (`per_item`).
         overflow: `bulk`: how many entries past *max_items* it waits for (10).
         compact_count: `compact`: how many groups are folded into a summary (10).
@@ -186,6 +192,7 @@ class Region:
         # The one name with a meaning of its own; set here so that a file and Python give the same value.
         if self.name == "task" and self.seed is None:
             object.__setattr__(self, "seed", CallerSeed("task"))
+        _without_zero(self, "max_items")
 
 
 # --- stages
@@ -199,6 +206,12 @@ class ModelChoice:
     provider: str
     model: str | None = None
 
+    @classmethod
+    def of(cls, said: str) -> ModelChoice:
+        """Return the candidate that `provider` or `provider:model` names."""
+        provider, _, model = said.partition(":")
+        return cls(provider, model or None)
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -207,7 +220,7 @@ class ModelSettings:
 
     Args:
         models: Candidates, best first.
-        allow_user_default: The user's default provider may move to the front.
+        allow_user_default: The user's default may lead *models*, or serve where there are none.
         timeout_s: Seconds for one call; `None` is the host's.
         max_tokens: Reply budget; `None` is the model's maximum.
         temperature: `None` leaves it to the model.
@@ -220,6 +233,24 @@ class ModelSettings:
     max_tokens: int | None = None
     temperature: float | None = None
     parameters: Mapping[str, Any] = field(default_factory=_empty)
+
+    def led_by(self, preferred: ModelChoice, usual: str | None) -> tuple[ModelChoice, ...]:
+        """Return the candidates as they stand for a user who prefers a provider, where they may be moved.
+
+        Those of that provider come first, and of them the preferred model. Nothing is added: whoever wrote the list
+        knows which models do.
+
+        Args:
+            preferred: What the user prefers; without a model, that provider's candidates keep their order.
+            usual: The model that a candidate of that provider means if it names none; `None` for none.
+        """
+
+        def place(choice: ModelChoice) -> int:
+            if choice.provider != preferred.provider:
+                return 2
+            return 0 if preferred.model is not None and (choice.model or usual) == preferred.model else 1
+
+        return tuple(sorted(self.models, key=place)) if self.allow_user_default else self.models
 
 
 @final
@@ -395,7 +426,7 @@ class FanOut:
         merge_stage: The stage that follows; `None` resolves the stage's own edges.
         results_region: Where the report goes.
         max_workers: Most workers at once; 0 is no limit.
-        max_items: Most items at all; `None` is no limit.
+        max_items: Most items at all; `None` or 0 is no limit.
         max_attempts: How often the stage is asked again when it hands out nothing.
         on_worker_failure: `fail_all` turns one worker's failure into the stage's.
         split_prompt: Added to the stage's prompt.
@@ -411,6 +442,9 @@ class FanOut:
     max_attempts: int = 3
     on_worker_failure: Literal["continue", "fail_all"] = "continue"
     split_prompt: str = ""
+
+    def __post_init__(self) -> None:
+        _without_zero(self, "max_items")
 
 
 @final
@@ -478,7 +512,7 @@ class Stage:
         tool_permissions: Narrower than the blueprint's.
         tool_routing: `None` leaves results in the conversation.
         output_routing: Region by mime pattern, for parts of replies.
-        max_iterations: Most inferences in one visit; `None` is the host's limit.
+        max_iterations: Most inferences in one visit; `None` or 0 is the host's limit.
         max_revisits: Re-entries after the first visit; `None` is no limit.
         transitions: Its edges; `None` means the next stage in the file, `()` means it is terminal.
         transition_prompt: Replaces the routing question.
@@ -535,6 +569,9 @@ class Stage:
     offline: tuple[OfflineStep, ...] | None = None
     batch_tool_hint: bool | None = None
     shell_hint: bool | None = None
+
+    def __post_init__(self) -> None:
+        _without_zero(self, "max_iterations")
 
 
 # --- blueprints

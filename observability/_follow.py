@@ -28,7 +28,7 @@ class Following:
 
     def __init__(self, take: Callable[[Event, bool], None], history: Reader | None) -> None:
         self._take = take
-        self._history = history
+        self.history = history
         self._seen: dict[str, int] = {}
         self._over: OrderedDict[str, None] = OrderedDict()
         self.left_out = 0
@@ -68,10 +68,10 @@ class Following:
         """Replay what was missed of *run_id* before *seq*; return whether event *seq* is the next one then."""
         if run_id in self._over or self._seen.get(run_id, 0) >= seq:
             return False
-        if self._history is None:
+        if self.history is None:
             self.leave_out(run_id)
             return False
-        self._replay(self._history, run_id, seq)
+        self._replay(self.history, run_id, seq)
         return self._seen.get(run_id, 0) == seq - 1
 
     def _replay(self, history: Reader, run_id: str, before: int | None) -> None:

@@ -140,6 +140,8 @@ class Inferences:
                 names.ERROR_TYPE: payload.error,
                 names.DELAY_S: payload.delay_s,
             }
+            if payload.cost is not None:
+                said[names.CUT_COST_USD] = float(payload.cost)
             span.note(self._place.now_ns, names.E_RETRY, said)
 
     def fail(self, payload: InferenceFailed) -> None:
@@ -150,6 +152,8 @@ class Inferences:
             provider, model = self.serving
             attributes = self._identity(provider, model, payload.purpose)
             span = place.open(names.chat_span(model), place.here.span_id, attributes, "client")
+        if payload.cost is not None:
+            span.attributes[names.CUT_COST_USD] = float(payload.cost)
         place.close(span, "failed", payload.error, payload.message)
 
     # --- ends without an answer

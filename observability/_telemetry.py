@@ -26,7 +26,9 @@ _logger = logging.getLogger("shoal.observability")
 
 @final
 class Telemetry:
-    """Watches runs and exports their spans: give it to a swarm as an observer, and `serve` as a worker beside.
+    """Watches runs and exports their spans: `shoal.Swarm(telemetry=…)` takes it and keeps it going.
+
+    A `shoal.runtime.Swarm` takes it as an observer, and its `serve` as a worker beside.
 
     Nothing that happens here reaches a run: spans are queued, what finds no room is dropped and counted, and a defect
     in the making of spans costs the spans of that one run. A sink that has a thread of its own has spans made there: a
@@ -35,7 +37,8 @@ class Telemetry:
 
     Args:
         sink: Where finished spans go; see `otlp`, `exporting` and `through`.
-        history: The journal, from which a run is caught up with that began before; `None` leaves such runs out.
+        history: The journal, from which a run is caught up with that began before; `None` takes that of the
+            `shoal.Swarm` it is given to, and elsewhere leaves such runs out.
         capture_content: Prompts and outputs go into spans, bounded and without secrets.
     """
 
@@ -51,12 +54,18 @@ class Telemetry:
             self._thread.draw_from(self._make, self._forget)
         self._projection = Projection(capture_content=capture_content)
         self._following = Following(self._take, history)
+        self._own_history = history is not None
         self._spans = 0
         self._unsampled = 0
         self._faults = 0
 
     def __repr__(self) -> str:
         return f"<Telemetry {self._spans} spans, {self._sink!r}>"
+
+    def catch_up_from(self, journal: Reader) -> None:
+        """Read in *journal* what began before, unless it was made with a history of its own."""
+        if not self._own_history:
+            self._following.history = journal
 
     def __call__(self, event: Event) -> None:
         """Take *event*, which is durable."""

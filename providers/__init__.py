@@ -10,7 +10,7 @@ from shoal.providers._breaker import Breaker, BreakerState
 from shoal.providers._chat import ChatEncoder, chat_encoder
 from shoal.providers._exchange import RetryPolicy, exchange
 from shoal.providers._intake import TEXT_ONLY, Intake, matches
-from shoal.providers._listed import list_source
+from shoal.providers._listed import list_source, list_trouble
 from shoal.providers._media import Media, media_of, sniff
 from shoal.providers._offline import OfflineProvider, Policy, offline
 from shoal.providers._profiles import (
@@ -141,6 +141,7 @@ __all__ = [
     "google",
     "join",
     "list_source",
+    "list_trouble",
     "matches",
     "media_of",
     "offline",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias, final
+from urllib.parse import quote
 
 import httpx
 
@@ -17,7 +18,7 @@ from shoal.providers._rates import NO_RATES, Rates
 from shoal.providers._refusals import Asked
 from shoal.providers._sent import Sent
 from shoal.providers._states import Reader
-from shoal.providers._transport import Timeouts, Transport
+from shoal.providers._transport import Timeouts, Transport, sendable
 from shoal.providers._values import ModelProfile, Request, TokenCount
 from shoal.providers._vendor import Line, VendorProvider, checked_url, counted, secrets_in
 
@@ -27,6 +28,7 @@ VERSION = "2023-06-01"
 Lifetime: TypeAlias = Literal["5m", "1h"]
 _NO_SUCH_PATH = frozenset({404, 405, 501})
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
+_BETAS = "anthropic-beta"
 _THINKING = ("adaptive", "between_tools", "disabled", "enabled")
 
 
@@ -73,12 +75,14 @@ def anthropic(
     key: dict[str, str] = {}
     if api_key is not None:
         key = {"x-api-key": api_key} if auth == "x-api-key" else {"Authorization": f"Bearer {api_key}"}
-    own = {**key, "anthropic-version": version, **(headers or {})}
+    own = sendable({**key, "anthropic-version": version, **(headers or {})})
+    # A request may need betas of its own, and its headers win.
+    asked = [beta for name in own.pop(_BETAS, "").split(",") if (beta := name.strip())]
     return VendorProvider(
         name,
         Transport(address, headers=own, timeouts=timeouts, http=http),
         MessagesDialect(
-            name, version=version, betas=tuple(betas), rules=MarkerRules(long_stable=stable_lifetime == "1h")
+            name, version=version, betas=(*asked, *betas), rules=MarkerRules(long_stable=stable_lifetime == "1h")
         ),
         default_model=model,
         profiles=profiles or {},
@@ -124,7 +128,7 @@ class MessagesDialect:
 
     def _with_betas(self, sent: Sent) -> Sent:
         betas = [*self._betas, *sent.headers.values()]
-        headers = {"anthropic-beta": ",".join(dict.fromkeys(betas))} if betas else {}
+        headers = {_BETAS: ",".join(dict.fromkeys(betas))} if betas else {}
         return Sent(sent.body, sent.names, sent.prefixes, headers)
 
     def decoder(self, request: Request, sent: Sent, asked: Asked, headers: Mapping[str, str]) -> MessagesReply:
@@ -142,7 +146,7 @@ class MessagesDialect:
 
     async def describe(self, profile: ModelProfile, line: Line) -> ModelProfile | None:
         """Return *profile* with what the API itself says of the model; `None` where it says nothing."""
-        answer = await line.ask(f"/v1/models/{profile.model}", None, absent=_NO_SUCH_PATH)
+        answer = await line.ask(f"/v1/models/{quote(profile.model, safe='')}", None, absent=_NO_SUCH_PATH)
         if answer is None:
             return None
         window = as_count(answer.get("max_input_tokens"))

@@ -27,7 +27,7 @@ from shoal.providers._chat_messages import API, BLANK_LINE, END, ChatMessages, w
 from shoal.providers._conversation import Conversation, keep, kept
 from shoal.providers._elements import Placed, Spoken, bodies, in_array
 from shoal.providers._fronts import Fronts, sent_of
-from shoal.providers._legality import tail_of, tool_names
+from shoal.providers._legality import object_schema, tail_of, tool_names
 from shoal.providers._options import checked_options
 from shoal.providers._outline import NO_OUTLINE, Outline, outline, under
 from shoal.providers._schemas import is_strict
@@ -254,7 +254,7 @@ class ChatEncoder:
         by_name = tool_names(tools.specs)
         wires = [
             b'{"function":{"description":%b,"name":%b,"parameters":%b},"type":"function"}'
-            % (_quoted(spec.description), _quoted(name), spec.schema)
+            % (_quoted(spec.description), _quoted(name), object_schema(spec.schema))
             for name, spec in by_name.items()
         ]
         array = b"[" + b",".join(wires) + b"]"

@@ -37,7 +37,7 @@ _FINISH: Mapping[str, Finish] = {
     "model_length": "length",
     "tool_calls": "tool_calls",
 }
-_CUT = frozenset({"aborted", "error", "insufficient_system_resource"})
+_CUT = frozenset({"abort", "aborted", "error", "insufficient_system_resource"})
 
 
 @final
@@ -111,6 +111,7 @@ class ChatReply:
         self._usage: dict[str, Any] = {}
         self._timings: dict[str, Any] = {}
         self._refused = False
+        self._answered = False
         self._id: str | None = None
         self._model = ""
 
@@ -137,6 +138,7 @@ class ChatReply:
         self._usage.update({name: value for name, value in (chunk.usage or {}).items() if value is not None})
         self._timings.update(chunk.timings or {})
         for choice in (chunk.choices or [])[:1]:
+            self._answered = True
             self.ended = self.ended or choice.message is not None
             self.finish_reason = choice.finish_reason or self.finish_reason
             yield from self._take(choice.delta or choice.message or _Delta())
@@ -171,7 +173,9 @@ class ChatReply:
         Raises:
             ProviderUnavailable: The server gave up in the middle, or the stream was cut.
         """
-        if not self.ended and (self._ends_with == "done" or self.finish_reason is None):
+        # A gateway that lost its server ends a stream as if there had been one.
+        ended = self.ended and (self._answered or bool(self._usage))
+        if not ended and (self._ends_with == "done" or self.finish_reason is None):
             raise cut(self._asked, request_id=request_id(self._headers) or self._id)
         if self.finish_reason in _CUT:
             raise ProviderUnavailable(
@@ -214,10 +218,8 @@ def usage_of(usage: Mapping[str, Any], timings: Mapping[str, Any] | None = None)
     """
     details = as_object(usage.get("prompt_tokens_details"))
     prompt = as_count(usage.get("prompt_tokens"))
-    read = as_count(
-        details.get("cached_tokens", usage.get("prompt_cache_hit_tokens", as_object(timings).get("cache_n")))
-    )
-    read = min(read, prompt)
+    said = (details.get("cached_tokens"), usage.get("prompt_cache_hit_tokens"), as_object(timings).get("cache_n"))
+    read = min(next((as_count(count) for count in said if count is not None), 0), prompt)
     written = min(as_count(details.get("cache_write_tokens")), prompt - read)
     output = as_count(usage.get("completion_tokens"))
     reasoning = as_count(as_object(usage.get("completion_tokens_details")).get("reasoning_tokens"))

@@ -13,6 +13,10 @@ from shoal.providers._refusals import Asked
 
 T = TypeVar("T")
 
+_LOOKED_AT = 2000
+_QUOTED = 200
+_object = msgspec.json.Decoder(dict[str, Any])
+
 
 def decoded(decoder: msgspec.json.Decoder[T], data: bytes, asked: Asked, **context: Any) -> T:
     """Return *data* as what *decoder* reads.
@@ -28,18 +32,43 @@ def decoded(decoder: msgspec.json.Decoder[T], data: bytes, asked: Asked, **conte
     """
     try:
         return decoder.decode(data)
-    except msgspec.MsgspecError:
+    except (RecursionError, msgspec.MsgspecError):
         pass  # below: it may only be damaged
     try:
-        # Small models and naive servers cut a text inside a character. The way through UTF-16 joins the halves of one
-        # where both are there, and replaces the others.
-        text = json.dumps(json.loads(data.decode("utf-8", "replace")), ensure_ascii=False)
-        return decoder.decode(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+        return decoder.decode(_mended(data))
     except (ValueError, RecursionError, msgspec.MsgspecError) as exc:
-        start = asked.clean(data[:200].decode("utf-8", "replace"))
+        # Struck out before it is cut: half a secret is none that could be found.
+        start = asked.clean(data[:_LOOKED_AT].decode("utf-8", "replace"))[:_QUOTED]
         raise ProviderUnavailable(
             f"{asked.provider}: an event is none of its API: {start!r}; check that the base URL is right", **context
         ) from exc
+
+
+def _mended(data: bytes) -> bytes:
+    """Return *data*, JSON, with what is no character in its texts replaced.
+
+    Small models and naive servers cut a text inside a character. The way through UTF-16 joins the halves of one where
+    both are there.
+
+    Raises:
+        ValueError: It is no JSON.
+    """
+    text = json.dumps(json.loads(data.decode("utf-8", "replace")), ensure_ascii=False)
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+def part_of(raw: msgspec.Raw, asked: Asked, **context: Any) -> tuple[bytes, dict[str, Any]]:
+    """Return *raw*, an object within an event, and what it says; where its texts are damaged, both are mended.
+
+    Raises:
+        ProviderUnavailable: It is no object.
+    """
+    data = bytes(raw)
+    try:
+        return data, _object.decode(data)
+    except (RecursionError, msgspec.MsgspecError):
+        said = decoded(_object, data, asked, **context)
+        return msgspec.json.encode(said), said
 
 
 def cut(asked: Asked, **context: Any) -> ProviderUnavailable:

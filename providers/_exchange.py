@@ -156,7 +156,8 @@ async def exchange(
             partial = attempt if attempt.arrived else partial
             delay_s = policy.delay_s(number, error, waited_s)
             if delay_s is None and error.retryable and partial is not None:
-                raise _partial(provider, request, partial, error) from error
+                # What an earlier attempt may have cost was told when it was repeated.
+                raise _partial(provider, request, partial, error, billed=attempt is partial) from error
             if delay_s is None:
                 raise
             if on_retry is not None:
@@ -208,7 +209,9 @@ def _unavailable(provider: Provider, request: Request, what: str) -> ProviderUna
     return ProviderUnavailable(f"{provider.name}: {what}", provider=provider.name, model=request.model)
 
 
-def _partial(provider: Provider, request: Request, partial: _Attempt, error: ProviderError) -> PartialReply:
+def _partial(
+    provider: Provider, request: Request, partial: _Attempt, error: ProviderError, *, billed: bool = True
+) -> PartialReply:
     """Return what is left of an attempt that was cut, with what it may have cost."""
     price = provider.profile(request.model).price
     usage = Usage(uncached=_sent_tokens(request), output=partial.output_tokens())
@@ -216,7 +219,7 @@ def _partial(provider: Provider, request: Request, partial: _Attempt, error: Pro
         f"{provider.name}: the reply was cut, and attempt {error.attempt!r} ended so: {error}; resume later, "
         "or allow more attempts",
         text="".join(partial.text),
-        cost_usd=None if price is None else price.cost(usage),
+        cost_usd=price.cost(usage) if billed and price is not None else None,
         provider=provider.name,
         model=request.model,
         request_id=error.request_id,

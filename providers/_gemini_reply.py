@@ -10,7 +10,7 @@ import msgspec
 
 from shoal.errors import ProviderRefused, ProviderUnavailable
 from shoal.providers._calls import distinct, tool_call
-from shoal.providers._events import cut, decoded, made
+from shoal.providers._events import cut, decoded, made, part_of
 from shoal.providers._json import as_count, as_object, as_text
 from shoal.providers._refusals import Asked, refusal, request_id
 from shoal.providers._sse import Event
@@ -34,6 +34,7 @@ _FINISH: Mapping[str, Finish] = {
     "SPII": "refusal",
 }
 _FAILED = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "TOO_MANY_TOOL_CALLS", "UNEXPECTED_TOOL_CALL"})
+_UNSET = "_UNSPECIFIED"
 _REFUSED = frozenset({"CONTINUATION", "MISSING_THOUGHT_SIGNATURE"})
 
 
@@ -125,6 +126,8 @@ class GeminiReply:
             ProviderError: The chunk is an error, in the leaf that its type names.
             ProviderUnavailable: It is no chunk of this API at all.
         """
+        if event.data.strip() == b"[DONE]":  # some gateways send it
+            return
         if event.data.lstrip()[:1] == b"[":
             chunks = decoded(_chunks, event.data, self._asked, **self._context())
         else:
@@ -140,15 +143,16 @@ class GeminiReply:
         # A later counter replaces an earlier one: they are totals, not increments.
         self._usage.update({name: value for name, value in (chunk.usage_metadata or {}).items() if value is not None})
         blocked = as_text((chunk.prompt_feedback or {}).get("blockReason"))
-        self._finish = "SAFETY" if blocked else self._finish
+        self._finish = "SAFETY" if blocked and not blocked.endswith(_UNSET) else self._finish
         for candidate in (chunk.candidates or [])[:1]:
-            self._finish = candidate.finish_reason or self._finish
+            if candidate.finish_reason and not candidate.finish_reason.endswith(_UNSET):
+                self._finish = candidate.finish_reason
             self._said = candidate.finish_message or self._said
             for raw in (candidate.content.parts if candidate.content else None) or ():
-                yield from self._take_part(bytes(raw))
+                yield from self._take_part(raw)
 
-    def _take_part(self, raw: bytes) -> Iterator[TextDelta | ReasoningDelta]:
-        part = decoded(_part, raw, self._asked, **self._context())
+    def _take_part(self, raw: msgspec.Raw) -> Iterator[TextDelta | ReasoningDelta]:
+        part = decoded(_part, bytes(raw), self._asked, **self._context())
         if part.function_call is not None:
             self._layout.append(("call", len(self._calls), part.thought_signature))
             self._calls.append(part.function_call)
@@ -159,12 +163,16 @@ class GeminiReply:
                 self._thoughts.append(part.text)
                 yield ReasoningDelta(part.text)
             if part.thought_signature:
-                self._layout.append(raw)
+                self._keep(raw)
         elif part.text is None or (not part.text and part.thought_signature):
-            self._layout.append(raw)
+            self._keep(raw)
         elif part.text:
             self._take_text(part.text, part.thought_signature)
             yield TextDelta(part.text)
+
+    def _keep(self, raw: msgspec.Raw) -> None:
+        """Keep a part that goes back as it came."""
+        self._layout.append(part_of(raw, self._asked, **self._context())[0])
 
     def _take_data(self, data: str, part: _Part) -> None:
         """Take what the model made; sketches that it made while it thought are not part of its answer."""

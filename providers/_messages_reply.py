@@ -9,7 +9,7 @@ from typing import Any, final
 import msgspec
 
 from shoal.providers._calls import distinct, tool_call
-from shoal.providers._events import cut, decoded
+from shoal.providers._events import cut, decoded, part_of
 from shoal.providers._json import as_count, as_object, as_text
 from shoal.providers._refusals import Asked, refusal, request_id
 from shoal.providers._sse import Event
@@ -51,9 +51,9 @@ class _Block:
 
     __slots__ = ("json", "raw", "signature", "start", "text", "thinking")
 
-    def __init__(self, raw: bytes) -> None:
+    def __init__(self, raw: bytes, start: Mapping[str, Any]) -> None:
         self.raw = raw
-        self.start = _object(raw)
+        self.start = start
         self.text = [as_text(self.start.get("text"))]
         self.thinking = [as_text(self.start.get("thinking"))]
         self.signature = [as_text(self.start.get("signature"))]
@@ -80,7 +80,7 @@ class _Block:
             return self.raw
         try:
             return _encode({**self.start, "input": _object("".join(self.json))})
-        except msgspec.MsgspecError:
+        except (RecursionError, msgspec.MsgspecError):
             return None
 
 
@@ -118,7 +118,7 @@ class MessagesReply:
             ProviderError: The event is an error, in the leaf that its type names.
             ProviderUnavailable: It is no event of this API at all.
         """
-        said = decoded(_event, event.data, self._asked, **self._asked.context(request_id=request_id(self._headers)))
+        said = decoded(_event, event.data, self._asked, **self._context())
         match said.type:
             case "message_start":
                 message = said.message or {}
@@ -126,7 +126,7 @@ class MessagesReply:
                 self._id = as_text(message.get("id")) or None
                 self._count(as_object(message.get("usage")))
             case "content_block_start" if bytes(said.content_block)[:1] == b"{":
-                yield from self._begin(said.index, bytes(said.content_block))
+                yield from self._begin(said.index, said.content_block)
             case "content_block_delta":
                 yield from self._grow(said.index, said.delta or {})
             case "message_delta":
@@ -137,7 +137,7 @@ class MessagesReply:
             case "message":
                 self._model = said.model or ""
                 for index, block in enumerate(said.content or ()):
-                    yield from self._begin(index, bytes(block))
+                    yield from self._begin(index, block)
                 self._finish({"stop_reason": said.stop_reason, "stop_details": said.stop_details})
                 self._count(said.usage or {})
                 self.ended = True
@@ -146,16 +146,16 @@ class MessagesReply:
             case _:  # pings, the ends of blocks, and what later versions add
                 pass
 
-    def _begin(self, index: int, raw: bytes) -> Iterator[TextDelta | ReasoningDelta]:
-        block = self._blocks[index] = _Block(raw)
+    def _begin(self, index: int, raw: msgspec.Raw) -> Iterator[TextDelta | ReasoningDelta]:
+        block = self._blocks[index] = _Block(*part_of(raw, self._asked, **self._context()))
         yield from _said("".join(block.text), "".join(block.thinking))
 
     def _grow(self, index: int, delta: Mapping[str, Any]) -> Iterator[TextDelta | ReasoningDelta]:
         kind = as_text(delta.get("type"))
         block = self._blocks.get(index)
         if block is None:  # seen from llama.cpp: the start of a text got lost
-            made = b'{"type":"thinking"}' if kind == "thinking_delta" else b'{"type":"text"}'
-            block = self._blocks[index] = _Block(made)
+            made = "thinking" if kind == "thinking_delta" else "text"
+            block = self._blocks[index] = _Block(b"", {"type": made})
         text, thought = as_text(delta.get("text")), as_text(delta.get("thinking"))
         match kind:
             case "text_delta":
@@ -169,6 +169,9 @@ class MessagesReply:
             case _:  # citations, and what later versions add
                 return
         yield from _said(text, thought)
+
+    def _context(self) -> dict[str, Any]:
+        return self._asked.context(request_id=request_id(self._headers) or self._id, status=200)
 
     def _finish(self, delta: Mapping[str, Any]) -> None:
         self._stop = as_text(delta.get("stop_reason")) or self._stop

@@ -140,6 +140,6 @@ def _set_sampling(settings: Settings, profile: ModelProfile, version: str) -> No
     if not profile.temperature or version >= SAMPLING_ENDS or thinking:
         for name in _SAMPLING:
             settings.pop(name, None)
-    if "temperature" in settings:
+    if isinstance(settings.get("temperature"), int | float):
         settings["temperature"] = min(max(settings["temperature"], 0), 1)
         settings.pop("top_p", None)  # one of the two is taken

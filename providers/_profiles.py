@@ -20,6 +20,7 @@ from shoal.providers._tokens import TOKENIZERS
 from shoal.providers._values import ModelProfile, Price
 
 _DATE_SUFFIX = re.compile(r"[-@](?:\d{8}|\d{4}-\d{2}-\d{2})$")
+_MIME = re.compile(r"[a-z0-9.+-]+/(?:\*|[a-z0-9.+-]+)|\*/\*")
 _CACHES = ("none", "prefix", "markers")
 _ROW_KEYS = (
     "append_only",
@@ -175,7 +176,7 @@ def _laid_over(base: ModelProfile, row: Mapping[str, Any], source: str) -> Model
         structured_output=_flag(row, "structured_output", where, default=base.structured_output),
         temperature=_flag(row, "temperature", where, default=base.temperature),
         turn_system=_flag(row, "turn_system", where, default=base.turn_system),
-        input_types=tuple(row.get("input_types", base.input_types)),
+        input_types=_mimes(row, base.input_types, where),
         thinking=_words(row, "thinking", base.thinking, _THINKING, where),
         efforts=_words(row, "efforts", base.efforts, _EFFORTS, where),
         tokenizer=_tokenizer(row, base.tokenizer, where),
@@ -210,6 +211,16 @@ def _words(
         if word not in known:
             raise ConfigInvalid(f"`{name}` holds {word!r} in {where}; it takes {', '.join(known)}")
     return words
+
+
+def _mimes(row: Mapping[str, Any], default: tuple[str, ...], where: str) -> tuple[str, ...]:
+    if "input_types" not in row:
+        return default
+    said: object = row["input_types"]
+    types = tuple([one for one in as_list(said) if isinstance(one, str) and _MIME.fullmatch(one)])
+    if not as_list(said) or len(types) != len(as_list(said)):
+        raise ConfigInvalid(f"`input_types` is {said!r} in {where}; write a list of mime patterns such as `image/*`")
+    return types
 
 
 def _tokenizer(row: Mapping[str, Any], default: str, where: str) -> str:

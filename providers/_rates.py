@@ -17,6 +17,7 @@ from shoal.providers._values import Usage
 MINUTE_S = 60.0
 _LEARNING = 0.5  # how much the newest answer says of the next
 _LEAST_SHARE = 0.02
+_MOST = 1e15  # more says nothing
 _MOMENT_S = 1e-6  # sums of floats miss by less; a wait that short might not move a clock on
 
 
@@ -53,9 +54,15 @@ class Budget:
         return max(missing * MINUTE_S / self._per_minute, self._closed_until - now, 0.0)
 
     def spend(self, amount: float) -> None:
-        """Take *amount*, which may leave less than nothing; a negative one gives back."""
+        """Take *amount*, which may leave less than nothing; a negative one gives back.
+
+        What is owed is one minute's worth at most: a limit that a gateway counts in another unit, or that is no limit
+        at all, must not hold a run for days.
+        """
         self._refill()
         self._left -= amount
+        if self._per_minute is not None:
+            self._left = max(self._left, -self._per_minute)
 
     def learn(self, limit: float | None, left: float | None, reset_s: float | None) -> None:
         """Take what a vendor said: its limit, what is left of it, and in how many seconds that is whole again."""
@@ -243,4 +250,8 @@ class RateLimit:
 
 
 def _number(value: str | None) -> float | None:
-    return float(value) if value is not None and value.strip().isdigit() else None
+    try:
+        number = float(value or "")
+    except ValueError:
+        return None
+    return number if 0 <= number < _MOST else None

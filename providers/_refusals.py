@@ -22,12 +22,16 @@ from shoal.errors import (
 from shoal.providers._json import as_count, as_list, as_object, as_text
 
 MAX_QUOTED = 500
+HTML = "an HTML page"
 
 _OVERFLOW = frozenset({"context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded"})
 _CREDITS = frozenset({"billing_error", "billing_hard_limit_reached", "insufficient_credits", "insufficient_quota"})
 _KEY = frozenset(
     {"api_key_invalid", "authentication_error", "invalid_api_key", "invalid_authentication", "unauthenticated"}
 )
+_PASSING = frozenset({200, 408, 409, 425, 499})
+_ELSEWHERE = frozenset({*range(201, 400), 404, 405, 410, 421})
+"""What answers where no such API is."""
 _PERMISSION = frozenset({"permission_denied", "permission_error"})
 _FILTERED = frozenset(
     {"bio_policy", "content_filter", "content_policy_violation", "cyber_policy", "misalignment_policy_violation"}
@@ -70,7 +74,11 @@ _OVERFLOW_WORDS = re.compile(
     r"|token count[^.]* exceeds the maximum number of tokens",
     re.IGNORECASE,
 )
-_CREDIT_WORDS = re.compile(r"credit balance|insufficient (?:credits|balance|quota)|billing", re.IGNORECASE)
+_CREDIT_WORDS = re.compile(
+    r"credit balance|insufficient (?:credits|balance|quota)|billing (?:details|hard limit|limit)"
+    r"|(?:reached|exceeded) (?:your|the)[^.]*\b(?:usage|spend(?:ing)?) (?:cap|limit)|usage limit has been reached",
+    re.IGNORECASE,
+)
 _BUSY_WORDS = re.compile(r"overloaded|rate limit", re.IGNORECASE)
 _WINDOW = re.compile(
     r"(?:maximum (?:context|model) length (?:is|of)|context length (?:\(|is only )|model with|context size \(|>"
@@ -83,6 +91,7 @@ _PROMPT = re.compile(
     r"|(?:resulted in|prompt contains|request \(|length \(?|length |too long:|token count \(?) ?(\d+)(?! ?maximum)",
     re.IGNORECASE,
 )
+_MOST_DIGITS = 15
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
 _REPLY = re.compile(
     r"(\d+) (?:tokens )?(?:in|for) the (?:completion|output)|requested (\d+) output tokens"
@@ -118,7 +127,7 @@ class Asked:
         """Return *text* on one line, cut to a length that people read, without secrets."""
         for secret in self.secrets:
             text = text.replace(secret, "***")
-        text = " ".join(text.split())
+        text = " ".join(plain(text).split())
         return text if len(text) <= MAX_QUOTED else text[:MAX_QUOTED] + " …"
 
 
@@ -133,6 +142,7 @@ class Complaint:
         status: A status that the body itself names; `None` where it names none.
         numbers: Numbers that it gives by name.
         retry_s: Seconds after which it asks to be tried again; `None` where it does not say.
+        request_id: The vendor's id of the request; `None` where it names none.
     """
 
     kinds: tuple[str, ...] = ()
@@ -140,6 +150,12 @@ class Complaint:
     status: int | None = None
     numbers: Mapping[str, int] = field(default_factory=dict[str, int])
     retry_s: float | None = None
+    request_id: str | None = None
+
+
+def plain(text: str) -> str:
+    """Return *text* without halves of characters, which nothing that is written down may hold."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def complaint_of(body: object) -> Complaint:
@@ -162,23 +178,25 @@ def complaint_of(body: object) -> Complaint:
         next((code for code in codes if 400 <= code < 600), None),
         {name: as_count(error[name]) for name in ("n_prompt_tokens", "n_ctx") if name in error},
         next((wait for part in more if (wait := duration_s(as_text(part.get("retryDelay")))) is not None), None),
+        plain(as_text(outer.get("request_id"))) or None,
     )
 
 
 def _behind(raw: object) -> str:
     """Return what the vendor behind a gateway said in *raw*: text, or another error body as text."""
-    body = body_of(raw.encode()) if isinstance(raw, str) else raw
+    body = body_of(plain(raw).encode()) if isinstance(raw, str) else raw
     inner = as_object(body)
     return as_text(as_object(inner.get("error", inner)).get("message"))
 
 
 def body_of(content: bytes) -> object:
     """Return the decoded error body *content*; text that is no JSON becomes its message."""
-    text = content.decode("utf-8", "replace")
+    # JSON says itself whether it is UTF-16, and some write a byte order mark in front of UTF-8.
+    text = content.decode(json.detect_encoding(content), "replace")
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        return {"message": text if not text.lstrip().startswith("<") else "an HTML page"}
+        return {"message": text if not text.lstrip().startswith("<") else HTML}
 
 
 def refusal(
@@ -200,9 +218,9 @@ def refusal(
     """
     complaint = complaint_of(body)
     http = complaint.status if status < 400 and complaint.status else status
-    context = asked.context(request_id=request_id(headers), status=http)
+    context = asked.context(request_id=request_id(headers) or complaint.request_id, status=http)
     said = asked.clean(complaint.message) or f"HTTP {http}"
-    where = f"{asked.provider}: {said}"
+    where = f"{asked.provider}: {said}" + (f" (HTTP {http})" if said == HTML else "")
     wait_s = retry_after_s(headers, now())
     wait_s = complaint.retry_s if wait_s is None else wait_s
     error = _leaf(complaint, http, where, context, wait_s=wait_s)
@@ -221,19 +239,29 @@ def _leaf(
     kinds = frozenset(complaint.kinds)
     if kinds & _OVERFLOW or (status in (400, 413, 422, 500) and _OVERFLOW_WORDS.search(complaint.message)):
         return _overflow(complaint, where, context)
-    if kinds & _CREDITS or status == 402 or (status in (400, 403, 429) and _CREDIT_WORDS.search(complaint.message)):
+    if kinds & _CREDITS or status == 402 or _drained(complaint, kinds, status, wait_s):
         return ProviderSetup(where, remedy="Add credits to the account, or raise its spending limit.", **context)
     if kinds & _KEY or status == 401:
         return ProviderSetup(where, remedy="Set a valid API key for this provider.", **context)
     if kinds & _FILTERED:
         return ProviderRefused(f"{where}; the vendor's filter stopped it: change the content", **context)
+    if status == 407:
+        return ProviderSetup(where, remedy="Give the proxy in front of the network its user and password.", **context)
     if kinds & _PERMISSION or status == 403:
         return ProviderSetup(where, remedy="Give the key's account access to this model.", **context)
     if kinds & _BUSY or status in (429, 529) or (status in (200, 503) and _BUSY_WORDS.search(complaint.message)):
         return ProviderBusy(f"{where}; lower the pool's `in_flight`", retry_after_s=wait_s, **context)
-    if not kinds & _INVALID and (kinds & _UNAVAILABLE or status in (200, 408, 409) or status >= 500):
+    if not kinds & _INVALID and (kinds & _UNAVAILABLE or status in _PASSING or status >= 500):
         return _passing(f"{where}; try again or another provider", context, wait_s)
+    if not kinds and status in _ELSEWHERE:
+        return ProviderRefused(f"{where}; check that the base URL is right", **context)
     return ProviderRefused(f"{where}; change the request", **context)
+
+
+def _drained(complaint: Complaint, kinds: frozenset[str], status: int, wait_s: float | None) -> bool:
+    """Say whether the words of *complaint* are about money: those of a limit that is over soon may name it, too."""
+    soon = "rate_limit_exceeded" in kinds or wait_s is not None
+    return status in (400, 403, 429) and not soon and _CREDIT_WORDS.search(complaint.message) is not None
 
 
 def _passing(message: str, context: Mapping[str, Any], wait_s: float | None) -> ProviderError:
@@ -256,7 +284,8 @@ def _overflow(complaint: Complaint, where: str, context: Mapping[str, Any]) -> C
 
 def _number(pattern: re.Pattern[str], text: str) -> int | None:
     found = pattern.search(text)
-    return None if found is None else int(next(filter(None, found.groups())))
+    digits = "" if found is None else next(filter(None, found.groups()))
+    return int(digits) if 0 < len(digits) <= _MOST_DIGITS else None
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:
@@ -294,5 +323,5 @@ def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
 def _seconds_until(date: str, now_s: float) -> float:
     try:
         return email.utils.parsedate_to_datetime(date).timestamp() - now_s
-    except ValueError:
+    except (OverflowError, ValueError):
         return math.nan

@@ -177,7 +177,8 @@ class ResponsesEncoder:
         if self.server.limits:
             settings["max_output_tokens"] = max(MIN_REPLY, min(request.max_tokens, self.profile.max_output_tokens))
         if not self.profile.temperature or "reasoning" in options:
-            settings["include"] = list(dict.fromkeys([*as_list(options.get("include")), _ENCRYPTED]))
+            wanted = filter(None, map(as_text, as_list(options.get("include"))))
+            settings["include"] = list(dict.fromkeys([*wanted, _ENCRYPTED]))
         if request.output is not None and self.profile.structured_output:
             schema = msgspec.json.decode(request.output.schema)
             form = {"type": "json_schema", "name": request.output.name, "schema": schema, "strict": is_strict(schema)}

@@ -10,7 +10,7 @@ import msgspec
 
 from shoal.errors import ProviderError
 from shoal.providers._calls import distinct, tool_call
-from shoal.providers._events import cut, decoded, made
+from shoal.providers._events import cut, decoded, made, part_of
 from shoal.providers._json import as_count, as_list, as_object, as_text
 from shoal.providers._refusals import Asked, refusal, request_id
 from shoal.providers._sse import Event
@@ -18,6 +18,8 @@ from shoal.providers._states import Reader, called_piece, said_piece
 from shoal.providers._text import Text
 from shoal.providers._values import Completed, Finish, ReasoningDelta, Reply, TextDelta, ToolCall, Usage
 
+_CUT = ("cancelled", "failed", "incomplete")
+_FAILED = frozenset({"cancelled", "failed", "in_progress", "queued"})
 _INCOMPLETE: Mapping[str, Finish] = {"content_filter": "refusal", "max_output_tokens": "length"}
 
 
@@ -50,7 +52,6 @@ class _Event(msgspec.Struct):
 
 _event = msgspec.json.Decoder(_Event, strict=False)
 _response = msgspec.json.Decoder(_Response, strict=False)
-_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 @final
@@ -59,14 +60,14 @@ class _Item:
 
     __slots__ = ("pieces", "raw", "start", "whole")
 
-    def __init__(self, raw: bytes) -> None:
+    def __init__(self, raw: bytes, start: Mapping[str, Any]) -> None:
         self.raw = raw
-        self.start = _object(raw)
+        self.start = start
         self.whole = False
         self.pieces: list[str] = []  # of the text, or of the arguments
 
-    def close(self, raw: bytes) -> None:
-        self.raw, self.start, self.whole = raw, _object(raw), True
+    def close(self, raw: bytes, start: Mapping[str, Any]) -> None:
+        self.raw, self.start, self.whole = raw, start, True
 
     @property
     def kind(self) -> str:
@@ -122,6 +123,7 @@ class ResponsesReply:
         self._items: dict[int, _Item] = {}
         self._last = _Response()
         self._refused = False
+        self._cut_short = False
 
     def __repr__(self) -> str:
         return f"<ResponsesReply of {self._asked.model}, {len(self._items)} items>"
@@ -139,7 +141,7 @@ class ResponsesReply:
         kind = said.type or event.name
         match kind:
             case "response.output_item.added" | "response.output_item.done" if bytes(said.item)[:1] == b"{":
-                self._take_item(said.output_index, bytes(said.item), done=kind.endswith("done"))
+                self._take_item(said.output_index, said.item, done=kind.endswith("done"))
             case "response.output_text.delta":
                 yield from self._said(said, "message")
             case "response.refusal.delta":
@@ -153,11 +155,12 @@ class ResponsesReply:
                 self._item(said.output_index, "function_call").pieces.append(as_text(said.delta))
             case "response.function_call_arguments.done":
                 self._item(said.output_index, "function_call").pieces = [said.arguments or ""]
-            case "response.completed" | "response.incomplete" | "response.failed":
-                self._end(said.response or _Response())
+            case "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled":
+                ended = said.response or _Response()
+                self._end(ended, ended.status if ended.status in _CUT else kind.rpartition(".")[2])
             case _ if said.object == "response":
                 whole = decoded(_response, event.data, self._asked, **self._context())
-                self._end(whole)
+                self._end(whole, whole.status or "completed")
                 for item in self._items.values():
                     if item.kind == "message" and item.text:
                         yield TextDelta(item.text)
@@ -179,23 +182,25 @@ class ResponsesReply:
     def _item(self, index: int, kind: str) -> _Item:
         item = self._items.get(index)
         if item is None:
-            item = self._items[index] = _Item(b'{"type":"%b"}' % kind.encode())
+            item = self._items[index] = _Item(b"", {"type": kind})
         return item
 
-    def _take_item(self, index: int, raw: bytes, *, done: bool) -> None:
+    def _take_item(self, index: int, raw: msgspec.Raw, *, done: bool) -> None:
+        data, start = part_of(raw, self._asked, **self._context())
         item = self._items.get(index)
         if item is None:
-            item = self._items[index] = _Item(raw)
+            item = self._items[index] = _Item(data, start)
         if done:
-            item.close(raw)
+            item.close(data, start)
 
-    def _end(self, response: _Response) -> None:
+    def _end(self, response: _Response, how: str) -> None:
         self._last = response
-        if response.status == "failed" or response.error:
+        if how in _FAILED or response.error:
             raise self._error(response.error or {})
         for index, raw in enumerate(response.output or ()):
             if not self._items.get(index, _UNSEEN).whole and bytes(raw)[:1] == b"{":
-                self._take_item(index, bytes(raw), done=True)
+                self._take_item(index, raw, done=True)
+        self._cut_short = how == "incomplete"
         self.ended = True
 
     def _error(self, error: Any) -> ProviderError:
@@ -236,7 +241,7 @@ class ResponsesReply:
     def _finish(self, items: Sequence[_Item], usage: Usage) -> Finish:
         if self._refused or any(item.refused for item in items):
             return "refusal"
-        if self._last.status == "incomplete":
+        if self._cut_short:
             return _INCOMPLETE.get(as_text((self._last.incomplete_details or {}).get("reason")), "stop")
         at_limit = self._limit_tokens is not None and usage.output >= self._limit_tokens
         return "length" if at_limit else "stop"
@@ -284,7 +289,7 @@ class ResponsesReply:
         )
 
 
-_UNSEEN = _Item(b"{}")
+_UNSEEN = _Item(b"", {})
 
 
 def usage_of(usage: Mapping[str, Any]) -> Usage:

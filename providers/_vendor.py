@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Protocol, final
+from urllib.parse import quote
 
 import httpx
 
@@ -30,6 +32,7 @@ from shoal.providers._wire import Wire
 
 SECRET_LENGTH = 8  # taking out shorter texts would destroy messages
 ASK_TIMEOUT_S = 60.0
+_MAX_PORT = 65_535
 _NO_LIST = frozenset({404, 405, 501})
 
 
@@ -231,7 +234,7 @@ class VendorProvider:
                     limit.hold(error.retry_after_s)
                 raise error
             reply = self._dialect.decoder(request, sent, asked, answer.headers)
-            async with aclosing(_events(answer)) as events:
+            async with aclosing(_events(answer, asked)) as events:
                 async for event in events:
                     begun()
                     for delta in reply.feed(event):
@@ -273,14 +276,18 @@ def _nothing() -> None:
     """Nobody waits."""
 
 
-async def _events(answer: Answer) -> AsyncGenerator[Event]:
-    """Yield the events of *answer*; the whole body is one where the server does not stream."""
-    if answer.headers.get("content-type", "").startswith("application/json"):
-        yield Event(await answer.read())
-        return
+async def _events(answer: Answer, asked: Asked) -> AsyncGenerator[Event]:
+    """Yield the events of *answer* that say something.
+
+    Raises:
+        ProviderError: One of them is an error by its name, whatever its shape.
+    """
     async with aclosing(answer.events()) as events:
         async for event in events:
-            yield event
+            if event.name == "error":
+                raise refusal(asked, body_of(event.data), status=200, headers=answer.headers)
+            if event.data and not event.data.isspace():
+                yield event
 
 
 async def refused(answer: Answer, asked: Asked) -> ProviderError:
@@ -307,19 +314,29 @@ def checked_url(base_url: str, example: str) -> httpx.URL:
     """Return *base_url*, if it is one.
 
     Raises:
-        ConfigInvalid: It is no http URL, or has a query.
+        ConfigInvalid: It is no http URL, or has a query or a fragment.
     """
-    url = httpx.URL(base_url)
-    if url.scheme not in ("http", "https") or not url.host or url.query:
-        # The URL itself is not repeated: it may hold a password.
+    # The URL itself, or a part of it that is no part of a URL, is not repeated: it may hold a password.
+    try:
+        url = httpx.URL(base_url)
+    except httpx.InvalidURL:
+        raise ConfigInvalid(f"`base_url` is no URL; write a whole one, such as `{example}`") from None
+    if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > _MAX_PORT or url.query or url.fragment:
         raise ConfigInvalid(
             f"`base_url` leads to {url.scheme!r} at {url.host!r}; "
-            f"write a whole URL without a query, such as `{example}`"
+            f"write a whole URL without a query or a fragment, such as `{example}`"
         )
     return url
 
 
 def secrets_in(url: httpx.URL, *texts: str | None) -> tuple[str, ...]:
-    """Return which of *texts*, and of what stands in *url*, no message may repeat."""
+    """Return what no message may repeat of *texts* and of what stands in *url*, in each form in which it may come back.
+
+    Of a text of two words, such as the value of an `Authorization`, the second stands for itself, too. A user without a
+    password is a key.
+    """
     login = [value.removeprefix("Basic ") for value in apart(url)[1].values()]
-    return tuple([text for text in (*texts, url.password, *login) if text and len(text) >= SECRET_LENGTH])
+    given = [text for text in (*texts, url.password, url.username if not url.password else "", *login) if text]
+    words = [text.split()[1] for text in given if len(text.split()) == 2]
+    forms = [form for word in (*given, *words) for form in (word, json.dumps(word)[1:-1], quote(word, safe=""))]
+    return tuple(dict.fromkeys([form for form in forms if len(form) >= SECRET_LENGTH]))

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from shoal.errors import DefinitionMissing
 from shoal.runtime._ledger import Ledger
 from shoal.runtime._program import recorded
-from shoal.runtime._state import RunState
 from shoal.runtime.context import LayoutChanged
 from shoal.runtime.events import Event, InferenceStarted, RunSpawned, StageEntered
 from shoal.runtime.journal import Reader
+from shoal.runtime.state import RunState
 
 
 def account_of(reader: Reader, run_ids: Iterable[str]) -> Ledger:

@@ -331,7 +331,7 @@ async def run_function(live: Live) -> None:
     """Run the function that the run is, from its start; what it did before is not done again."""
     made_of = live.state.program.function
     assert made_of is not None  # decided so
-    function = live.host.function(made_of.qualname)
+    function = live.host.programs.function(made_of.qualname)
     running, root = Running(live, Context), live.state.frames.root
     try:
         await running.run(root, function)

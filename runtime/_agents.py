@@ -11,13 +11,13 @@ from typing import Any
 
 from shoal.errors import RunNotFound, ShoalError
 from shoal.providers import Text
-from shoal.runtime._control import Cancel, Send
+from shoal.runtime._control import Cancel, Send, steer
 from shoal.runtime._failures import failure_text, first_paragraph
 from shoal.runtime._host import ChildRequest
 from shoal.runtime._live import Live
-from shoal.runtime._visit import Child, Turn
 from shoal.runtime.events import ChildEnded, ToolCallCompleted, ToolCallStarted
 from shoal.runtime.journal import RunRow
+from shoal.runtime.state import Child, Turn
 from shoal.runtime.tools import AGENT_CHECK, AGENT_SEND, AGENT_SPAWN, AGENT_WAIT, ToolResult
 
 
@@ -34,7 +34,7 @@ async def agent_call(live: Live, turn: Turn, index: int, args: Mapping[str, Any]
             await _send(live, turn, index, row, args)
             return None
         if tool == AGENT_CHECK:
-            ended = live.host.ended(row.run_id) if row.ended else None
+            ended = live.host.home.ended(row.run_id) if row.ended else None
             return ToolResult.of(_standing(row)) if ended is None else _answer(row.name, ended)
         return await _kill(live, row)
     except ShoalError as exc:
@@ -103,7 +103,7 @@ async def _wait(live: Live, turn: Turn, index: int, agent_id: str) -> ToolResult
     # Its end is told to its own parent only, so this run stays awake for it.
     if index not in turn.started:
         live.emit(ToolCallStarted(turn.seq, index))
-    return _answer(row.name, await live.host.over(row.run_id))
+    return _answer(row.name, await live.host.home.over(row.run_id))
 
 
 def _answer(name: str, ended: ChildEnded) -> ToolResult:
@@ -155,11 +155,11 @@ async def _send(live: Live, turn: Turn, index: int, row: RunRow, args: Mapping[s
             live.emit(ToolCallCompleted(turn.seq, index, Text.of("Sent.")))
 
     region = args.get("target_region")
-    await live.host.command(row.run_id, Send(str(args["message"]), live.run_id, region), sent)
+    await steer(live.host.home, row.run_id, Send(str(args["message"]), live.run_id, region), sent)
 
 
 async def _kill(live: Live, row: RunRow) -> ToolResult:
     if row.ended:
         return ToolResult.of(f"It was over already ({row.status}).")
-    await live.host.command(row.run_id, Cancel(f"ended by {live.state.program.blueprint.name}, which started it"))
+    await steer(live.host.home, row.run_id, Cancel(f"ended by {live.state.program.blueprint.name}, which started it"))
     return ToolResult.of("It is ended, with everything below it.")

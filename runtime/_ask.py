@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from functools import partial
 from typing import final
 
 import msgspec
 
-from shoal.errors import ContextOverflow, ProviderError, ProviderSetup, ProviderUnavailable
+from shoal.errors import ContextOverflow, PartialReply, ProviderError, ProviderSetup, ProviderUnavailable
 from shoal.providers import Completed, Purpose, Request, Situation, exchange
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
@@ -51,7 +52,8 @@ async def exchanged(live: Live, serving: Serving, request: Request, purpose: Pur
 
 def _retried(live: Live, purpose: Purpose, started: int, attempt: int, error: ProviderError, delay_s: float) -> None:
     if not live.over:  # a lane still asks for a run that has ended
-        live.emit(InferenceRetried(purpose, started, attempt, type(error).__name__, str(error), delay_s))
+        name, said = type(error).__name__, str(error)
+        live.emit(InferenceRetried(purpose, started, attempt, name, said, delay_s, _cost(error)))
 
 
 def _left_alone(serving: Serving, why: ProviderError | None) -> ProviderError:
@@ -70,7 +72,11 @@ def _left_alone(serving: Serving, why: ProviderError | None) -> ProviderError:
 def failed(purpose: Purpose, started: int, error: ProviderError) -> InferenceFailed:
     """Return *error* as the run's event."""
     remedy = error.remedy if isinstance(error, ProviderSetup) else ""
-    return InferenceFailed(purpose, started, type(error).__name__, str(error), error.retryable, remedy)
+    return InferenceFailed(purpose, started, type(error).__name__, str(error), error.retryable, remedy, _cost(error))
+
+
+def _cost(error: ProviderError) -> Decimal | None:
+    return error.cost_usd if isinstance(error, PartialReply) else None
 
 
 def completion(

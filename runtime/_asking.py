@@ -34,14 +34,11 @@ from shoal.runtime._call_prompt import around_call, call_prompt, inside_of, offe
 from shoal.runtime._calls import end_leftovers, interrupted, line_rules, run_one, stopped
 from shoal.runtime._failures import failure_text
 from shoal.runtime._faults import fault_of, revived
-from shoal.runtime._frames import Again, Call, Round
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
 from shoal.runtime._measure import Size, measure, size_of
 from shoal.runtime._parts import made_by_model
 from shoal.runtime._people import approved
-from shoal.runtime._state import BUILD
-from shoal.runtime._visit import Turn
 from shoal.runtime.context import INPUT, MEMORY_PREFETCH, Prompt, opening, stand
 from shoal.runtime.events import (
     CallOpened,
@@ -52,6 +49,7 @@ from shoal.runtime.events import (
     ToolCallCompleted,
     ToolCallStarted,
 )
+from shoal.runtime.state import BUILD, Again, Call, Round, Turn
 from shoal.runtime.tools import SHELL, Tool, ToolResult, as_result, judge, summary, with_line
 
 if TYPE_CHECKING:
@@ -205,9 +203,10 @@ async def _recalled(live: Live, prompt: str) -> str:
 
 def _candidates(asking: _Asking) -> list[Serving]:
     live = asking.live
-    choices = [name.partition(":") for name in asking.asked.models]
-    settings = ModelSettings(tuple([ModelChoice(provider, model or None) for provider, _, model in choices]))
-    found = live.host.serving(settings, live.state.made_by.model)
+    choices = tuple([ModelChoice.of(name) for name in asking.asked.models])
+    # An order that stands in code is meant.
+    settings = ModelSettings(choices, allow_user_default=not choices)
+    found = live.host.serving(settings, live.state.made_by.model, live.state.made_by.default_model)
     return [each for each in found if each.label not in asking.tried]
 
 
@@ -244,7 +243,7 @@ async def _send(asking: _Asking, call: Call) -> None:
         await _exchange(asking, call, sending, ())
         return
     worst = Worst.of(serving, tokens, request.max_tokens)
-    async with live.host.purses.aside(live, worst) as accounts:
+    async with live.host.home.purses.aside(live, worst) as accounts:
         if accounts is not None:  # else the run is paused, or over
             await _exchange(asking, call, sending, accounts)
 
@@ -304,7 +303,7 @@ async def _exchange(asking: _Asking, call: Call, sending: _Sending, accounts: Se
             raise
         asking.tried.clear()
         live.emit(RunPaused("needs setup", f"{str(error).rstrip('.')}. {error.remedy}".strip()))
-        live.host.moved(live)
+        live.host.home.moved(live)
         return
     made = completed.reply.parts
     seqs = tuple([live.keep(part) for part in await made_by_model(live, made)]) if made else ()

@@ -20,10 +20,10 @@ from shoal.providers import Price
 from shoal.runtime._clock import Clock
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
-from shoal.runtime._state import RunState
 from shoal.runtime.context import rates_of
 from shoal.runtime.events import BudgetGiven, BudgetReached, InferenceCompleted
 from shoal.runtime.journal import Journal
+from shoal.runtime.state import RunState
 
 _BUCKETS = 5
 """Counters of a usage that are billed."""

@@ -11,8 +11,6 @@ import msgspec
 
 from shoal.providers import EMPTY, NO_TOOLS, Message, ProviderState, Segment, Text, ToolSet, ToolSpec
 from shoal.runtime._call_tree import CALL_TREE, call_tree
-from shoal.runtime._frames import Again, Call, Frame, Frames, Round, Said
-from shoal.runtime._state import RunState
 from shoal.runtime.context import (
     CONVERSATION,
     INPUT,
@@ -30,6 +28,7 @@ from shoal.runtime.context import (
     stand,
 )
 from shoal.runtime.events import CallOpened
+from shoal.runtime.state import Again, Call, Frame, Frames, Round, RunState, Said
 
 _BETWEEN = "\n\n"
 

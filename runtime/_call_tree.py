@@ -14,8 +14,8 @@ from typing import TypeAlias, final
 
 import msgspec
 
-from shoal.runtime._frames import Frame, Frames
 from shoal.runtime.context import tagged
+from shoal.runtime.state import Frame, Frames
 
 CALL_TREE = "call_tree"
 """Its name as an owner of the prompt, and its tag."""

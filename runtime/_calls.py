@@ -33,7 +33,6 @@ from shoal.runtime._tracking import (
     tracked_read,
     written_file,
 )
-from shoal.runtime._visit import Turn
 from shoal.runtime.context import (
     CONVERSATION,
     NOTHING_SAID,
@@ -51,6 +50,7 @@ from shoal.runtime.context import (
     pointer,
 )
 from shoal.runtime.events import ToolCallCompleted, ToolCallStarted
+from shoal.runtime.state import Turn
 from shoal.runtime.tools import (
     AGENTS,
     CONTEXT_ATTACH,

@@ -24,7 +24,6 @@ from shoal.runtime._scripting import frees
 from shoal.runtime._seeds import Resolved, Sources, check_callers, look_up_all, resolve_seeds
 from shoal.runtime._sources import Moment, sources
 from shoal.runtime._spawn import Drafting, check_serving, has_budget, sources_given, sow
-from shoal.runtime._state import RunState
 from shoal.runtime._tooling import tool_context
 from shoal.runtime._unbuilt import refuse_unbuilt
 from shoal.runtime.events import (
@@ -36,6 +35,7 @@ from shoal.runtime.events import (
 )
 from shoal.runtime.journal import Reader
 from shoal.runtime.scripts import Script
+from shoal.runtime.state import RunState
 
 
 def made_of(reader: Reader, run_id: str) -> RunSpawned:
@@ -125,7 +125,7 @@ async def change(host: Host, state: RunState, program: Program, drafting: Drafti
     _check(state, program)
     limited = has_budget(blueprint, made.stage, made.budget)
     budgets = made.budgets if not limited or state.run_id in made.budgets else (state.run_id, *made.budgets)
-    check_serving(host, program, made.model, [run_id for run_id in budgets if run_id != state.run_id], made.budget)
+    check_serving(host, program, made, [run_id for run_id in budgets if run_id != state.run_id])
     scripts = dict(await own_scripts(blueprint, host.sandbox, host.threads))
     await check_tools(program.tool_scripts, host.sandbox)
     found = _sources(host, state, program)
@@ -182,7 +182,7 @@ async def _apply(lives: _Lives, program: Program, payload: BlueprintChanged, see
 def _serving(host: Host, state: RunState, program: Program) -> Serving:
     """Return who serves the stage from here on: whoever does, unless the stage says something else now."""
     model = program.stages[state.stage.name].model
-    candidates = host.serving(model, state.made_by.model)
+    candidates = host.serving(model, state.made_by.model, state.made_by.default_model)
     now = [each for each in candidates if (each.provider.name, each.model) == state.serving[:2]]
     return now[0] if now and model == state.stage.model else candidates[0]
 

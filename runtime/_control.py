@@ -109,7 +109,7 @@ _decoder = msgspec.json.Decoder(Command)
 
 
 class Steered(Protocol):
-    """What steering needs of the hall."""
+    """What steering needs of where runs stand."""
 
     journal: Journal
     clock: Clock
@@ -119,16 +119,12 @@ class Steered(Protocol):
         """Take note that a run waits, or is over."""
         ...
 
-    async def stop(self, run_id: str) -> None:
-        """Stop what a run that has ended is still in the middle of."""
-        ...
 
-
-async def steer(hall: Steered, run_id: str, command: Command, done: Callable[[], None] | None = None) -> None:
+async def steer(home: Steered, run_id: str, command: Command, done: Callable[[], None] | None = None) -> None:
     """Carry out *command*, wherever the run is; return once its effect is durable.
 
     Args:
-        hall: The hall.
+        home: Where runs stand.
         run_id: The run.
         command: The command.
         done: Called once: where this process writes the effect, so that what it writes becomes durable with that; else
@@ -140,37 +136,37 @@ async def steer(hall: Steered, run_id: str, command: Command, done: Callable[[],
         JournalFailed: The effect cannot be written.
     """
     while True:
-        if run_id in hall.keeper.made_of:
-            await obey(hall, run_id, command, done)
+        if run_id in home.keeper.made_of:
+            await obey(home, run_id, command, done)
             return
-        await hall.journal.barrier()
-        row = hall.journal.find(run_id)
+        await home.journal.barrier()
+        row = home.journal.find(run_id)
         if row.ended:
             raise _over(row)
-        shared = hall.journal.shared
+        shared = home.journal.shared
         if shared is None:
-            await _write_to(hall, run_id, command, done)
+            await _write_to(home, run_id, command, done)
             return
-        if run_id not in shared.owners(now=hall.clock.unix()):
+        if run_id not in shared.owners(now=home.clock.unix()):
             try:
-                await _write_to(hall, run_id, command, done)
+                await _write_to(home, run_id, command, done)
             except RunOwned:
                 continue  # somebody took it up just now
             return
-        number = shared.post(run_id, msgspec.json.encode(command), hall.clock.unix())
-        if await _answered(hall, run_id, number):
+        number = shared.post(run_id, msgspec.json.encode(command), home.clock.unix())
+        if await _answered(home, run_id, number):
             if done is not None:
                 done()
             return
 
 
-async def _answered(hall: Steered, run_id: str, number: int) -> bool:
+async def _answered(home: Steered, run_id: str, number: int) -> bool:
     """Wait until the host of *run_id* obeyed; false where it died before it did.
 
     Raises:
         ShoalError: It could not.
     """
-    shared = hall.journal.shared
+    shared = home.journal.shared
     assert shared is not None  # the caller posted to it
     obeyed = False
     try:
@@ -179,7 +175,7 @@ async def _answered(hall: Steered, run_id: str, number: int) -> bool:
             if answer is not None:
                 obeyed = True
                 break
-            if run_id not in shared.owners(now=hall.clock.unix()):
+            if run_id not in shared.owners(now=home.clock.unix()):
                 break
             await anyio.sleep(_ASK_S)
     finally:
@@ -192,26 +188,26 @@ async def _answered(hall: Steered, run_id: str, number: int) -> bool:
     return obeyed
 
 
-async def _write_to(hall: Steered, run_id: str, command: Command, done: Callable[[], None] | None) -> None:
+async def _write_to(home: Steered, run_id: str, command: Command, done: Callable[[], None] | None) -> None:
     """Carry out *command* on runs that nobody hosts: what has to be done to them is written to them."""
     if isinstance(command, Resume):
         raise RunNotFound(f"no process hosts run {run_id}; take it up with `shoal resume {run_id}`", run_id=run_id)
-    shared = hall.journal.shared
-    tree = _concerned(hall, run_id, command)
+    shared = home.journal.shared
+    tree = _concerned(home, run_id, command)
     if shared is not None:
-        shared.claim(tree, now=hall.clock.unix())
+        shared.claim(tree, now=home.clock.unix())
     try:
-        await obey(hall, run_id, command, done)
+        await obey(home, run_id, command, done)
     finally:
         if shared is not None:
             shared.release(tree)
 
 
-async def obey(hall: Steered, run_id: str, command: Command, done: Callable[[], None] | None = None) -> None:
+async def obey(home: Steered, run_id: str, command: Command, done: Callable[[], None] | None = None) -> None:
     """Carry out *command* on a run that is kept here.
 
     Args:
-        hall: The hall.
+        home: Where runs stand.
         run_id: The run.
         command: The command.
         done: Called when everything is written and nothing is durable yet.
@@ -221,28 +217,28 @@ async def obey(hall: Steered, run_id: str, command: Command, done: Callable[[], 
         JournalFailed: The effect cannot be written.
     """
     while True:
-        lives = await _written(hall, run_id, command, done)
+        lives = await _written(home, run_id, command, done)
         if lives is not None:
             break
     for live in lives:
-        hall.moved(live)
+        home.moved(live)
         if live.state.ended is not None:
             live.gone = True
-            await hall.stop(live.run_id)
+            await home.keeper.stop(live.run_id)
         else:
-            hall.keeper.wake(live.run_id)
+            home.keeper.wake(live.run_id)
 
 
 async def _written(
-    hall: Steered, run_id: str, command: Command, done: Callable[[], None] | None
+    home: Steered, run_id: str, command: Command, done: Callable[[], None] | None
 ) -> Sequence[Live] | None:
     """Write what *command* does to each run that it concerns; `None` where its run has just moved: try again."""
     async with AsyncExitStack() as stack:
-        lives = [await stack.enter_async_context(hall.keeper.reached(each)) for each in _tree(hall, run_id, command)]
+        lives = [await stack.enter_async_context(home.keeper.reached(each)) for each in _tree(home, run_id, command)]
         first = lives[0]
         if first.state.ended is not None:
             raise _ended(first)
-        if any(_moved(hall, live) for live in lives):
+        if any(_moved(home, live) for live in lives):
             return None
         if isinstance(command, Send | SetTimer) and first.state.program.function is not None:
             raise ConfigInvalid(
@@ -253,15 +249,15 @@ async def _written(
         for live in lives:
             if not live.over:
                 _apply(live, command)
-                hall.keeper.wrote(live)
+                home.keeper.wrote(live)
         if done is not None:
             done()
     return lives
 
 
-def _moved(hall: Steered, live: Live) -> bool:
+def _moved(home: Steered, live: Live) -> bool:
     """Say whether a life that was reached is none any more, or another one of its run has come meanwhile."""
-    return live.state.ended is None and (live.gone or not hall.keeper.still(live))
+    return live.state.ended is None and (live.gone or not home.keeper.still(live))
 
 
 def _apply(live: Live, command: Command) -> None:
@@ -293,7 +289,11 @@ def _reach(live: Live, reach: Reach) -> None:
     if reach.finishes:
         end(live, "complete" if own else "cancelled", reach.reason)
     elif live.state.phase == "running":
-        remedy = f"raise it with `shoal resume {reach.owner} {_FLAGS[reach.limit]} N`"
+        raised = f"raise it with `shoal resume {reach.owner} {_FLAGS[reach.limit]} N`"
+        shorter = (
+            "" if reach.limit == "max_wall_s" else ", or let replies be shorter (`max_tokens` of the stage's model)"
+        )
+        remedy = f"{raised}{shorter}"
         numbers: dict[str, int | float | str] = {
             "limit": reach.limit,
             "most": reach.most,
@@ -303,15 +303,15 @@ def _reach(live: Live, reach: Reach) -> None:
         live.emit(RunPaused(reach.reason, remedy, numbers))
 
 
-def _tree(hall: Steered, run_id: str, command: Command) -> Sequence[str]:
+def _tree(home: Steered, run_id: str, command: Command) -> Sequence[str]:
     """Return the runs that *command* concerns, parents before children."""
-    return [run_id, *(each for each in _concerned(hall, run_id, command) if each != run_id)]
+    return [run_id, *(each for each in _concerned(home, run_id, command) if each != run_id)]
 
 
-def _concerned(hall: Steered, run_id: str, command: Command) -> Sequence[str]:
+def _concerned(home: Steered, run_id: str, command: Command) -> Sequence[str]:
     if isinstance(command, Send | SetTimer | Answer):
         return [run_id]
-    rows = hall.journal.runs(root=hall.journal.find(run_id).root)
+    rows = home.journal.runs(root=home.journal.find(run_id).root)
     below = {run_id}
     for row in rows:  # in the order in which they were spawned: parents first
         if row.parent in below and not row.ended and not row.detached:
@@ -329,22 +329,23 @@ def _ended(live: Live) -> RunIsOver:
     return RunIsOver(f"run {live.run_id} is over ({ended.status}); nothing reaches it any more", run_id=live.run_id)
 
 
-async def serve_commands(hall: Steered) -> None:
-    """Carry out what other processes ask of the runs that are kept here, until cancelled."""
-    shared = hall.journal.shared
+async def serve_commands(home: Steered) -> None:
+    """Carry out what other processes ask of the runs that are kept here, and show what they did, until cancelled."""
+    shared = home.journal.shared
     if shared is None:
         return
     while True:
         for number, run_id, data in shared.waiting():
-            await _serve_one(hall, number, run_id, data)
+            await _serve_one(home, number, run_id, data)
+        shared.look(home.keeper.made_of)
         await anyio.sleep(LOOK_S)
 
 
-async def _serve_one(hall: Steered, number: int, run_id: str, data: bytes) -> None:
-    shared = hall.journal.shared
+async def _serve_one(home: Steered, number: int, run_id: str, data: bytes) -> None:
+    shared = home.journal.shared
     assert shared is not None  # see `serve_commands`
     try:
-        await obey(hall, run_id, _decoder.decode(data), lambda: shared.obeyed(number, ""))
+        await obey(home, run_id, _decoder.decode(data), lambda: shared.obeyed(number, ""))
     except ShoalError as error:
         shared.obeyed(number, f"{type(error).__name__}: {error}")
-        await hall.journal.barrier()
+        await home.journal.barrier()

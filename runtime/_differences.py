@@ -8,8 +8,8 @@ from dataclasses import fields
 from shoal.blueprints import Blueprint
 from shoal.runtime._bundle import Bundle
 from shoal.runtime._program import Program
-from shoal.runtime._state import RunState
 from shoal.runtime.scripts import Script
+from shoal.runtime.state import RunState
 
 
 def differences(state: RunState, program: Program, scripts: Mapping[str, Script]) -> Iterator[str]:

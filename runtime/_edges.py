@@ -13,7 +13,6 @@ from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
 from shoal.runtime._scripting import draft_of, frees, vetted
 from shoal.runtime._side import drop_jobs, order_summaries, write
-from shoal.runtime._state import RunState
 from shoal.runtime._walk import Ask, Finish, Hold, Leave, abandoned
 from shoal.runtime.context import CONVERSATION, Draft, Order, RegionReset, RegionState, Said, estimate, prompt_of
 from shoal.runtime.events import (
@@ -26,6 +25,7 @@ from shoal.runtime.events import (
     Status,
     TransitionChosen,
 )
+from shoal.runtime.state import RunState
 
 ERROR_REPORT = "error_report"
 STUCK_REPORT = "stuck_report"
@@ -64,8 +64,8 @@ async def enter(live: Live, stage: str, serving: Serving) -> None:
 
 async def enter_next(live: Live, stage: str) -> None:
     """Enter *stage* under the first that can serve it."""
-    program = live.state.program.stages[stage]
-    await enter(live, stage, live.host.serving(program.model, live.state.made_by.model)[0])
+    made, program = live.state.made_by, live.state.program.stages[stage]
+    await enter(live, stage, live.host.serving(program.model, made.model, made.default_model)[0])
 
 
 async def say(live: Live, reason: str, text: str, *, answer: int = 0) -> None:

@@ -20,9 +20,9 @@ from shoal.runtime._failures import failure_text, first_paragraph
 from shoal.runtime._host import ChildRequest
 from shoal.runtime._live import Live
 from shoal.runtime._people import approved
-from shoal.runtime._visit import Child, Turn, heading_of
 from shoal.runtime.context import CONVERSATION, Draft, estimate
 from shoal.runtime.events import ItemRefused, ToolCallCompleted, ToolCallStarted
+from shoal.runtime.state import Child, Turn, heading_of
 from shoal.runtime.tools import judge
 
 

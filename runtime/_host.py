@@ -18,17 +18,16 @@ from shoal.runtime._attachment import SeedValue
 from shoal.runtime._clock import Clock
 from shoal.runtime._limits import Limits
 from shoal.runtime._pools import Pools
-from shoal.runtime.events import ChildEnded, Lane, StepRecorded
+from shoal.runtime.events import Lane, StepRecorded
 from shoal.runtime.journal import Journal
 from shoal.runtime.scripts import Sandbox
 from shoal.runtime.tools import Memory, Permissions, Shell, Tool
 
 if TYPE_CHECKING:
-    from shoal.runtime._budget import Purses
-    from shoal.runtime._control import Command
-    from shoal.runtime._function import AgenticCall, AgenticFunction
+    from shoal.runtime._function import AgenticCall
+    from shoal.runtime._home import Home
     from shoal.runtime._lanes import Job
-    from shoal.runtime._live import Live
+    from shoal.runtime._programs import Programs
     from shoal.runtime._secrets import Secrets
 
 
@@ -105,14 +104,20 @@ class Host(Protocol):
     threads: anyio.CapacityLimiter
     shell: Shell
     sandbox: Sandbox
-    purses: Purses
     memory: Memory | None
     lane_defaults: Lanes
     traced: Traced | None
     secrets: Secrets
+    programs: Programs
+    home: Home
 
-    def serving(self, model: ModelSettings | None, override: str | None) -> Sequence[Serving]:
-        """Return who may serve a stage with these settings, best first; *override* (`provider:model`) wins over all.
+    def serving(self, model: ModelSettings | None, override: str | None, default: str | None) -> Sequence[Serving]:
+        """Return who may serve a stage with these settings, best first.
+
+        Args:
+            model: The settings; `None` for none.
+            override: `provider:model` that wins over all; `None` for none.
+            default: What its user prefers, as `provider` or `provider:model`; `None` for none.
 
         Raises:
             SpawnRefused: Nobody can; the message says what was tried.
@@ -144,39 +149,5 @@ class Host(Protocol):
 
         Raises:
             ShoalError: It cannot be started.
-        """
-        ...
-
-    def ended(self, child: str) -> ChildEnded | None:
-        """Return how a run ended; `None` where it has not."""
-        ...
-
-    async def over(self, run_id: str) -> ChildEnded:
-        """Return how a run ended, once it has; a paused one is waited for.
-
-        Raises:
-            JournalFailed: Its journal cannot be written.
-        """
-        ...
-
-    def function(self, qualname: str) -> AgenticFunction[..., Any]:
-        """Return the agentic function of a qualified name.
-
-        Raises:
-            DefinitionMissing: It is not here.
-        """
-        ...
-
-    def moved(self, live: Live) -> None:
-        """Take note that a run waits, or is over."""
-        ...
-
-    async def command(self, run_id: str, command: Command, done: Callable[[], None] | None = None) -> None:
-        """Carry out *command*, wherever the run is; returns once its effect is durable.
-
-        *done* is called once; where this process writes the effect, what it writes becomes durable together with that.
-
-        Raises:
-            ShoalError: It cannot be carried out.
         """
         ...

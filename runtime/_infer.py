@@ -24,10 +24,9 @@ from shoal.runtime._parts import made_by_model
 from shoal.runtime._routed_parts import route_parts, vetted_parts
 from shoal.runtime._scripting import draft_of, frees, kept_renders, vetted
 from shoal.runtime._side import write
-from shoal.runtime._state import BUILD
-from shoal.runtime._visit import calls_of
 from shoal.runtime.context import CONVERSATION, NOTHING_SAID, Draft, Prompt
 from shoal.runtime.events import InferenceCompleted, InferenceStarted, ModelChanged, ScriptFailed, VolatilityBroken
+from shoal.runtime.state import BUILD, calls_of
 
 
 async def infer(live: Live) -> None:
@@ -101,7 +100,7 @@ async def _answer(live: Live, question: Question | None) -> tuple[InferenceCompl
     if not live.state.made_by.budgets:
         return await _billed(live, sending, purpose, ())
     worst = Worst.of(serving, sending.tokens, sending.request.max_tokens)
-    async with live.host.purses.aside(live, worst) as accounts:
+    async with live.host.home.purses.aside(live, worst) as accounts:
         return None if accounts is None else await _billed(live, sending, purpose, accounts)
 
 

@@ -22,8 +22,8 @@ from shoal.runtime._live import Live
 from shoal.runtime._memory import MANY, give_back
 from shoal.runtime._program import Program
 from shoal.runtime._standings import Standings
-from shoal.runtime._state import RunState
 from shoal.runtime.events import BudgetReached, RunPassivated
+from shoal.runtime.state import RunState
 
 _LONGEST_NAP_S = 3600.0
 _QUIET_S = 1.0
@@ -254,6 +254,10 @@ class Keeper:
             yield
         finally:
             self._busy.pop(run_id).set()
+
+    def keeps(self, run_id: str) -> bool:
+        """Say whether a run that is not over lives or sleeps here, or is on its way."""
+        return run_id in self.made_of or self._held_by(run_id) is not None
 
     def _held_by(self, run_id: str) -> anyio.Event | None:
         """Return what is set once a run may be reached that is on its way; `None` where it may be now."""

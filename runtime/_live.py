@@ -15,12 +15,12 @@ from shoal.runtime._attachment import Prepared, named
 from shoal.runtime._host import Host, Serving
 from shoal.runtime._program import StageProgram
 from shoal.runtime._seed_files import OWN_FOLDER
-from shoal.runtime._state import RunState
 from shoal.runtime._tooling import context_of
 from shoal.runtime.context import NOTHING_SAID, Change, Draft, PartStored, Rendering, Said, ScriptCall
 from shoal.runtime.context import Plan as WritePlan
 from shoal.runtime.events import Event, LaneStarted, Payload
 from shoal.runtime.scripts import MARK, Script
+from shoal.runtime.state import RunState
 from shoal.runtime.tools import ToolContext
 
 if TYPE_CHECKING:
@@ -287,4 +287,5 @@ class Live:
 
     def candidates(self) -> tuple[Serving, ...]:
         """Return who may serve the current stage, best first."""
-        return tuple(self.host.serving(self.state.stage.model, self.state.made_by.model))
+        made = self.state.made_by
+        return tuple(self.host.serving(self.state.stage.model, made.model, made.default_model))

@@ -12,9 +12,9 @@ from shoal.errors import JournalDamaged
 from shoal.providers import Text
 from shoal.runtime._control import Cancel, Steered, steer
 from shoal.runtime._live import Live
-from shoal.runtime._state import RunState
 from shoal.runtime.events import MessageReceived, ToolCallStarted
 from shoal.runtime.journal import Journal
+from shoal.runtime.state import RunState
 
 BORN = 2
 """Seq of a run's first `StageEntered`."""
@@ -25,7 +25,7 @@ SENDER = "shoal"
 
 
 class Loads(Protocol):
-    """What mending needs of the hall."""
+    """What mending needs of where runs stand."""
 
     journal: Journal
 
@@ -34,7 +34,7 @@ class Loads(Protocol):
         ...
 
 
-def mended(hall: Loads, run_id: str, damage: JournalDamaged) -> RunState:
+def mended(home: Loads, run_id: str, damage: JournalDamaged) -> RunState:
     """Set aside what of *run_id* cannot be read and all behind it, and return the state that is left.
 
     Raises:
@@ -44,15 +44,15 @@ def mended(hall: Loads, run_id: str, damage: JournalDamaged) -> RunState:
     """
     if damage.seq is None or damage.seq <= BORN:
         raise damage
-    hall.journal.set_aside(run_id, damage.seq)
-    return hall.load(run_id)
+    home.journal.set_aside(run_id, damage.seq)
+    return home.load(run_id)
 
 
-async def cancel_strays(hall: Steered, state: RunState) -> None:
+async def cancel_strays(home: Steered, state: RunState) -> None:
     """Cancel the children that only the damaged part of a run knew of: nobody would hear of their end."""
-    for row in hall.journal.runs(root=state.made_by.root):
+    for row in home.journal.runs(root=state.made_by.root):
         if row.parent == state.run_id and row.run_id not in state.children and not row.ended:
-            await steer(hall, row.run_id, Cancel("the record of its parent is damaged, and knows nothing of it"))
+            await steer(home, row.run_id, Cancel("the record of its parent is damaged, and knows nothing of it"))
 
 
 def own_up(live: Live, damage: JournalDamaged) -> None:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
+from decimal import Decimal, InvalidOperation
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
+import msgspec
+
 from shoal.blueprints import Blueprint
-from shoal.errors import SpawnRefused
+from shoal.errors import ConfigInvalid, SpawnRefused
 from shoal.runtime._attachment import SeedValue
 from shoal.runtime.events import BudgetGiven
 from shoal.runtime.tools import FunctionTool, Tool
@@ -58,6 +64,36 @@ class SpawnRequest:
     output_instructions: str | None = None
     budget: BudgetGiven | None = None
     returns: type[Any] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "budget", budget_of(self.budget))
+
+
+_LIMITS: tuple[tuple[str, type | tuple[type, ...], float, str], ...] = (
+    ("max_cost_usd", Decimal, 0, "dollars, 0 or more, such as `Decimal('2.50')`"),
+    ("max_tokens", int, 1, "a whole number, 1 or more"),
+    ("max_wall_s", (int, float), sys.float_info.min, "seconds above 0"),
+)
+
+
+def budget_of(given: BudgetGiven | None) -> BudgetGiven | None:
+    """Return the limits that somebody gave in code, dollars as the decimal that they are written as.
+
+    Raises:
+        ConfigInvalid: One of them is no limit.
+    """
+    if given is None:
+        return None
+    dollars: object = given.max_cost_usd
+    if isinstance(dollars, int | float | str) and not isinstance(dollars, bool):
+        with suppress(InvalidOperation):
+            given = msgspec.structs.replace(given, max_cost_usd=Decimal(str(dollars)))
+    for name, kinds, least, wanted in _LIMITS:
+        value: Any = getattr(given, name)
+        number = isinstance(value, kinds) and not isinstance(value, bool)
+        if value is not None and not (number and least <= (value if kinds is int else float(value)) < inf):
+            raise ConfigInvalid(f"`{name}` of the budget is {value!r}; give {wanted}, or `None` for no such limit")
+    return given
 
 
 def check_call(wanted: SpawnRequest, function: str) -> None:

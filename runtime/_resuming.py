@@ -3,54 +3,53 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
+from shoal.blueprints import Blueprint
 from shoal.errors import JournalDamaged
 from shoal.errors import RunEnded as RunIsOver
 from shoal.runtime._change import made_of
-from shoal.runtime._control import Cancel, steer
+from shoal.runtime._control import Cancel, Resume, steer
+from shoal.runtime._hall import Hall
 from shoal.runtime._mending import BORN
 from shoal.runtime._program import Program
-from shoal.runtime.journal import Journal, RunRow
+from shoal.runtime._standings import open_runs
+from shoal.runtime.events import BudgetGiven
+from shoal.runtime.journal import RunRow
 from shoal.runtime.tools import Tool
-
-if TYPE_CHECKING:
-    from shoal.runtime._hall import Hall
 
 RESTART = "restart"
 """Who resumed a run that a process takes up again, as its `RunResumed` says it."""
 
 
-def open_runs(journal: Journal, root: str) -> Sequence[RunRow]:
-    """Return the runs of a tree that are not over, in the order in which they were spawned: parents first."""
-    return [row for row in journal.runs(root=root) if not row.ended]
-
-
-def claim(journal: Journal, run_ids: Sequence[str], now: float) -> None:
-    """Make this process the host of those runs, all or none; *now* is unix seconds.
+@contextmanager
+def claimed(hall: Hall, run_ids: Sequence[str]) -> Generator[None]:
+    """Make this process the host of those runs, all or none; they are given up where the block raises.
 
     Raises:
         RunOwned: Another process hosts one of them.
     """
-    if journal.shared is not None:
-        journal.shared.claim(run_ids, now=now)
-
-
-def release(journal: Journal, run_ids: Sequence[str]) -> None:
-    """Give up those runs: they are not taken up after all."""
-    if journal.shared is not None:
-        journal.shared.release(run_ids)
+    shared = hall.journal.shared
+    if shared is not None:
+        shared.claim(run_ids, now=hall.clock.unix())
+    try:
+        yield
+    except BaseException:
+        if shared is not None:
+            shared.release(run_ids)
+        raise
 
 
 def _defined(hall: Hall, run_id: str, given: Sequence[Tool]) -> Program:
     deque(islice(hall.journal.read(run_id), BORN), maxlen=0)  # without these there is nothing to go on from
     made = made_of(hall.journal, run_id)
-    program = hall.defined(made.definition, given)
-    hall.check_functions(made, given)
-    hall.check_function(program)
+    program = hall.programs.defined(made.definition, given)
+    hall.programs.check_functions(made, given)
+    hall.programs.check_function(program)
     return program
 
 
@@ -88,7 +87,7 @@ def definitions(
 async def write_off(hall: Hall, lost: Mapping[str, JournalDamaged]) -> None:
     """End the runs of *lost*, which nobody can read, so that those who wait for them learn of it."""
     for run_id, damage in lost.items():
-        await hall.write_off(run_id, f"its record cannot be read: {damage}")
+        await hall.home.write_off(run_id, f"its record cannot be read: {damage}")
 
 
 async def take_up(hall: Hall, programs: dict[str, Program]) -> None:
@@ -104,5 +103,55 @@ async def cancel_orphans(hall: Hall, rows: Sequence[RunRow]) -> frozenset[str]:
     orphans = [each.run_id for each in rows if each.parent in ended and not each.detached]
     for run_id in orphans:
         with suppress(RunIsOver):
-            await steer(hall, run_id, Cancel("its parent ended"))
+            await steer(hall.home, run_id, Cancel("its parent ended"))
     return frozenset(orphans)
+
+
+async def resume_tree(
+    hall: Hall,
+    row: RunRow,
+    given: Sequence[Tool],
+    *,
+    budget: BudgetGiven | None,
+    blueprint: str | Path | Blueprint | None,
+) -> type[Any] | None:
+    """Take up a run that was interrupted or is paused, with everything of its tree that is not over.
+
+    Args:
+        hall: The hall.
+        row: The run; the whole tree it belongs to is taken up.
+        given: The functions that runs of the tree were given as tools.
+        budget: Limits of the run in place of those that it has, where it is paused; `None` leaves them.
+        blueprint: What the run goes on with; `None` for what it is made of.
+
+    Returns:
+        The type of what it gives, where it is an agentic function; `None` for text.
+
+    Raises:
+        ShoalError: See `Swarm.resume_tree`.
+    """
+    rows = open_runs(hall.journal, row.root)
+    if not rows or (blueprint is not None and row.ended):
+        raise RunIsOver(
+            f"run {row.run_id} is over ({row.status}); spawn it again to run it once more", run_id=row.run_id
+        )
+    hosted = hall.home.keeper.made_of
+    asleep = [each for each in rows if each.run_id not in hosted]
+    with claimed(hall, [each.run_id for each in asleep]):
+        # Every definition is read first: what is missing refuses the whole tree before any of it moves.
+        unchanged = [each for each in asleep if blueprint is None or each.run_id != row.run_id]
+        programs, lost = definitions(hall, unchanged, row.run_id, given)
+        if blueprint is not None:
+            programs[row.run_id] = await hall.programs.of(hall.programs.bundle(blueprint), given)
+            await hall.change(row.run_id, programs[row.run_id])
+    program = programs.get(row.run_id) or hosted.get(row.run_id)
+    function = None if program is None else program.function
+    returns = None if function is None else hall.programs.function(function.qualname).returns
+    await write_off(hall, lost)
+    await take_up(hall, {each.run_id: programs[each.run_id] for each in asleep if each.run_id in programs})
+    orphans = await cancel_orphans(hall, rows)
+    # The run itself first: its limits change as it goes on.
+    for each in sorted(rows, key=lambda each: each.run_id != row.run_id):
+        if each.status == "paused" and each.run_id not in orphans and each.run_id not in lost:
+            await steer(hall.home, each.run_id, Resume(each.run_id, budget if each.run_id == row.run_id else None))
+    return returns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, cast, final
+from typing import Any, cast, final
 
 from shoal.actors import Actor, Ignore, Reason
 from shoal.errors import JournalDamaged, JournalFailed
@@ -16,10 +16,9 @@ from shoal.runtime._hooks import run_hook
 from shoal.runtime._host import Host
 from shoal.runtime._infer import infer, route
 from shoal.runtime._live import Late, Live
-from shoal.runtime._mending import own_up
+from shoal.runtime._mending import cancel_strays, mended, own_up
 from shoal.runtime._people import ask_point, direct, expire, hear
 from shoal.runtime._side import order_title, refresh, take_up_job
-from shoal.runtime._state import RunState
 from shoal.runtime._walk import (
     Action,
     Ask,
@@ -43,7 +42,8 @@ from shoal.runtime._walk import (
     WriteResults,
     decide,
 )
-from shoal.runtime.events import ChildEnded, RunPaused, RunRestarted, RunResumed
+from shoal.runtime.events import RunPaused, RunRestarted, RunResumed
+from shoal.runtime.state import RunState
 
 MOST_CRASHES = 2
 """A run that crashed this often without getting on ends instead of looping."""
@@ -71,75 +71,26 @@ class Begun:
     resumed_by: str | None = None
 
 
-class Home(Protocol):
-    """What a run's actor needs of the swarm beside the services: where it is registered, and how it is loaded."""
-
-    def load(self, run_id: str) -> RunState:
-        """Return the state that the run's journal adds up to."""
-        ...
-
-    def mended(self, run_id: str, damage: JournalDamaged) -> RunState:
-        """Return the state of a run up to where its record is damaged; what is behind that is set aside."""
-        ...
-
-    async def cancel_strays(self, state: RunState) -> None:
-        """Cancel the children of a run whose record was mended that it knows nothing of."""
-        ...
-
-    async def write_off(self, run_id: str, why: str) -> None:
-        """End a run as `error` that cannot be read back, and tell its parent."""
-        ...
-
-    def arrived(self, live: Live, wake: Callable[[], None], *, stop: Callable[[], Awaitable[None]] | None) -> None:
-        """Take note of a life of a run; *wake* lets it go on, *stop* ends it where it is another supervisor's child."""
-        ...
-
-    def unseen(self, run_id: str) -> int:
-        """Return the seq up to which a life that is read back now has to come; 0 for any."""
-        ...
-
-    def left(self, live: Live, crash: str | None) -> None:
-        """Take note that a life of a run is over; *crash* is its traceback, where it crashed."""
-        ...
-
-    def moved(self, live: Live) -> None:
-        """Take note that a run waits, or is over."""
-        ...
-
-    def ended(self, child: str) -> ChildEnded | None:
-        """Return how *child* ended; `None` where it has not."""
-        ...
-
-    def broke(self, run_id: str, error: JournalFailed) -> None:
-        """Take note that a run cannot go on because its journal cannot be written."""
-        ...
-
-
 @final
 class RunActor(Actor):
     """One life of a run.
 
     Args:
         host: The services it shares with other runs.
-        home: Where it is registered.
         begin: Says which run it is, and how it begins.
-        crash: What its last life crashed with; `None` where it did not.
         stays: It stays in memory while it waits, since others hold on to its actor.
     """
 
     def __init__(
         self,
         host: Host,
-        home: Home,
         begin: Callable[[], Awaitable[Begun]],
         *,
-        crash: Callable[[str], str | None],
         stays: bool = False,
     ) -> None:
         self._host = host
-        self._home = home
+        self._home = host.home
         self._begin = begin
-        self._crash = crash
         self._stays = stays
         self._going = False
         self._mended = False
@@ -165,10 +116,10 @@ class RunActor(Actor):
         """Take up a run that has lived before."""
         # What the life before appended may still be on its way; without it two events would have one seq.
         await self._host.journal.barrier()
-        crash = self._crash(run_id)
+        crash = self._home.crash_of(run_id)
         try:
             state, damage = self._read_back(run_id)
-            while state.seq < self._home.unseen(run_id):  # somebody steered it while it had no life
+            while state.seq < self._home.keeper.unseen(run_id):  # somebody steered it while it had no life
                 await self._host.journal.barrier()
                 state, damage = self._read_back(run_id)
             self.live = Live(state, self._host)
@@ -189,7 +140,7 @@ class RunActor(Actor):
         try:
             return self._home.load(run_id), None
         except JournalDamaged as found:
-            return self._home.mended(run_id, found), found
+            return mended(self._home, run_id, found), found
 
     def _take_up(
         self, state: RunState, crash: str | None, damage: JournalDamaged | None, resumed_by: str | None
@@ -200,8 +151,10 @@ class RunActor(Actor):
             if len(state.restarts) >= MOST_CRASHES and state.phase != "ended":
                 crashes = [error.strip() for _, error in state.restarts]
                 last = crashes[-1].rpartition("\n")[2]
-                why = f"it crashed {MOST_CRASHES} times without getting on, with {last}"
-                end(live, "error", "\n\n".join((why, *crashes)))
+                differ = dict.fromkeys(crashes)
+                alike = ", in the same way each time" if len(differ) == 1 else ""
+                why = f"it crashed {MOST_CRASHES} times without getting on, with {last}{alike}"
+                end(live, "error", "\n\n".join((why, *differ)))
             elif state.phase != "ended" and _too_often(state):
                 rule = state.made_by.restarts
                 assert rule is not None  # see `_too_often`
@@ -236,7 +189,7 @@ class RunActor(Actor):
         try:
             if self._mended:  # not while it starts: its supervisor waits for that
                 self._mended = False
-                await self._home.cancel_strays(live.state)
+                await cancel_strays(self._home, live.state)
             while True:
                 if live.state.questions or live.state.timers:
                     expire(live)

@@ -16,11 +16,11 @@ from shoal.blueprints import Blueprint
 from shoal.errors import ReplayMismatch, SpawnRefused
 from shoal.providers import EMPTY, Text
 from shoal.runtime._faults import fault_of, revived
-from shoal.runtime._frames import Frame, Frames
 from shoal.runtime._function import MOST_PATH, AgenticCall, AgenticFunction, as_json, digest_of
 from shoal.runtime._host import ChildRequest
 from shoal.runtime._live import Late, Live
 from shoal.runtime.events import ChildEnded, FrameEntered, FrameLeft, Payload, StepKind, StepRecorded
+from shoal.runtime.state import Frame, Frames
 
 if TYPE_CHECKING:
     from shoal.runtime._agentic import Context

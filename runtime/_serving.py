@@ -56,25 +56,49 @@ class Servants:
         if breaker is not None:
             breaker.retry_now()
 
-    def of(self, settings: ModelSettings | None, override: str | None) -> tuple[Serving, ...]:
-        """Return who may serve a stage with *settings*, best first; *override* (`provider:model`) wins over all.
+    def check_default(self, default: str) -> None:
+        """Refuse a model that a user prefers where no provider here has its provider's name.
+
+        Raises:
+            ConfigInvalid: See above.
+        """
+        if ModelChoice.of(default).provider not in self._by_name:
+            known = ", ".join(f"`{name}`" for name in self._by_name)
+            raise ConfigInvalid(
+                f"`default_model` is {default!r}, and this swarm has {known}; write one of them, with `:MODEL` behind "
+                "it if you like, or add that provider"
+            )
+
+    def of(
+        self, settings: ModelSettings | None, override: str | None = None, default: str | None = None
+    ) -> tuple[Serving, ...]:
+        """Return who may serve a stage with *settings*, best first.
+
+        Args:
+            settings: What the stage says; `None` for nothing.
+            override: `provider:model` that wins over all; `None` for none.
+            default: `provider` or `provider:model` that the user prefers; it counts where *settings* let it, and where
+                that provider is here. `None` for none.
 
         Raises:
             SpawnRefused: Nobody can; the message says what was tried.
         """
-        if override is not None:
-            name, _, model = override.partition(":")
-            choices: Sequence[ModelChoice] = (ModelChoice(name, model or None),)
-        elif settings is not None and settings.models:
-            choices = settings.models
-        else:
-            choices = (ModelChoice(self._first.name),)
+        choices = (ModelChoice.of(override),) if override is not None else self._choices(settings, default)
         found = [serving for choice in choices for serving in self._serve(choice)]
         if not found:
             tried = ", ".join(f"{choice.provider}:{choice.model or 'its default'}" for choice in choices)
             known = ", ".join(self._by_name)
             raise SpawnRefused(f"no provider here serves {tried}; this swarm has {known}: name one of them, or add it")
         return tuple(dict.fromkeys(found))
+
+    def _choices(self, settings: ModelSettings | None, default: str | None) -> Sequence[ModelChoice]:
+        said = settings or ModelSettings()
+        preferred = None if default is None else ModelChoice.of(default)
+        provider = None if preferred is None else self._by_name.get(preferred.provider)
+        # One whose provider is not here moves nothing: who stands in for it would only be called by another name.
+        if preferred is None or provider is None or not said.allow_user_default:
+            return said.models or (ModelChoice(self._first.name),)
+        return said.led_by(preferred, provider.default_model) or (preferred,)
 
     def _serve(self, choice: ModelChoice) -> Sequence[Serving]:
         provider = self._by_name.get(choice.provider)

@@ -375,7 +375,7 @@ async def _asked(live: Live, job_id: int, purpose: Purpose, settings: LaneSettin
         raise JobFailed("overflow", str(overflow(serving, tokens, request.max_tokens)), final=True)
     if not _wanted(live, job_id):
         raise JobFailed("dropped", "nobody waits for it any more", final=True)
-    async with live.host.purses.aside(live, Worst.of(serving, tokens, request.max_tokens)) as accounts:
+    async with live.host.home.purses.aside(live, Worst.of(serving, tokens, request.max_tokens)) as accounts:
         if accounts is None:
             raise JobFailed("budget", "the run's budget is reached", final=True)
         started = live.emit(
@@ -414,7 +414,7 @@ def _lane_serving(live: Live, settings: LaneSettings) -> Serving:
     serving = live.serving()
     if settings.model is None:
         return serving
-    for candidate in live.host.serving(live.state.stage.model, None):
+    for candidate in live.host.serving(live.state.stage.model, None, live.state.made_by.default_model):
         if candidate.provider.name == settings.model.provider:
             model = settings.model.model or candidate.model
             return Serving(candidate.provider, model, candidate.provider.profile(model))

@@ -24,7 +24,6 @@ from shoal.runtime._program import Program
 from shoal.runtime._scripting import vetted, vetted_blocks
 from shoal.runtime._seeds import Resolved, check_callers, fitted, in_text, resolve_seeds
 from shoal.runtime._sources import Moment, sources
-from shoal.runtime._state import RunState
 from shoal.runtime._tooling import tool_context
 from shoal.runtime._transforms import Carried
 from shoal.runtime._unbuilt import refuse_unbuilt
@@ -32,6 +31,7 @@ from shoal.runtime.context import Draft, SeedResolved, estimate, resolve, said_b
 from shoal.runtime.events import BudgetGiven, Event, FrameEntered, RestartRule, RunSpawned, ToolSource
 from shoal.runtime.journal import Journal
 from shoal.runtime.scripts import Script
+from shoal.runtime.state import RunState
 
 
 @final
@@ -66,6 +66,7 @@ class Birth:
         budget: Limits in place of its blueprint's; `None` for none.
         restarts: How often it may crash, beside the rule for all runs; `None` for no such limit.
         entered: How its agentic function is called; `None` where it walks the stages of a blueprint.
+        default_model: What its user prefers, as `provider` or `provider:model`; `None` for nothing.
     """
 
     run_id: str
@@ -94,6 +95,7 @@ class Birth:
     budget: BudgetGiven | None = None
     restarts: RestartRule | None = None
     entered: FrameEntered | None = None
+    default_model: str | None = None
 
 
 @final
@@ -165,7 +167,7 @@ async def conceive(host: Host, birth: Birth) -> Born:
     task = None if birth.task is None else host.secrets.strike(Text.of(birth.task))
     given = caller if task is None else {**caller, "task": task}
     check_callers(program.regions, program.blueprint.name, given)
-    check_serving(host, program, birth.model, birth.budgets, birth.budget)
+    check_serving(host, program, birth, birth.budgets)
     limited = has_budget(program.blueprint, birth.stage, birth.budget)
     spawned = RunSpawned(
         program.blueprint.name,
@@ -185,6 +187,7 @@ async def conceive(host: Host, birth: Birth) -> Born:
         trace=birth.trace,
         tools=sources_given(program),
         model=birth.model,
+        default_model=birth.default_model,
         children_deeper=birth.deeper,
         output_dir=None if birth.output_dir is None else str(birth.output_dir),
         output_format=birth.output_format,
@@ -278,24 +281,21 @@ def _folder(path: Path) -> Path:
     return real
 
 
-def check_serving(
-    host: Host, program: Program, model: str | None, budgets: Sequence[str], budget: BudgetGiven | None
-) -> None:
+def check_serving(host: Host, program: Program, made: Birth | RunSpawned, budgets: Sequence[str]) -> None:
     """Refuse a run one of whose stages nobody can serve, or whose instructions do not fit.
 
     Args:
         host: The services it shares.
         program: What it is made of.
-        model: Model that replaces every stage's; `None` for none.
+        made: How it begins, or began: the models that its user asks for, and limits in place of its blueprint's.
         budgets: The runs above it whose budgets it is under.
-        budget: Limits in place of its blueprint's; `None` for none.
 
     Raises:
         SpawnRefused: See above.
     """
     for stage in program.stages.values():
-        servings = host.serving(stage.model, model)
-        host.purses.check_prices(servings, budgets, program.blueprint, budget)
+        servings = host.serving(stage.model, made.model, made.default_model)
+        host.home.purses.check_prices(servings, budgets, program.blueprint, made.budget)
         serving = servings[0]
         layout = stage.layout
         if layout.instructions is None:
@@ -341,7 +341,7 @@ async def _first_events(
     for fact in found.events:
         live.emit(fact)
     program = state.program.stages[stage]
-    await enter(live, stage, host.serving(program.model, spawned.model)[0])
+    await enter(live, stage, host.serving(program.model, spawned.model, spawned.default_model)[0])
     for each in given:
         await (sow(live, each) if isinstance(each, Resolved) else _carry(live, each))
     return [first, *drafting.events]

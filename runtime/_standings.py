@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import final
 
@@ -12,8 +12,9 @@ import msgspec
 from shoal.errors import JournalFailed
 from shoal.providers import Text, Usage
 from shoal.runtime._handle import Outcome, outcome_of
-from shoal.runtime._state import RunState
 from shoal.runtime.events import ChildEnded, RunEnded, RunPaused
+from shoal.runtime.journal import Journal, RunRow
+from shoal.runtime.state import RunState
 
 
 @final
@@ -43,6 +44,15 @@ class Standing:
         if self.moved is None:
             self.moved = anyio.Event()
         await self.moved.wait()
+
+    def check(self, run_id: str) -> None:
+        """See that the run may still come to an end.
+
+        Raises:
+            JournalFailed: It cannot go on, or a child of it cannot, because its journal cannot be written.
+        """
+        if self.broken is not None:
+            raise type(self.broken)(str(self.broken), run_id=run_id) from self.broken
 
     def settle(self, state: RunState, now: float) -> None:
         """Note how a run ended whose events add up to *state*; *now* is monotonic seconds."""
@@ -108,4 +118,6 @@ class Standings:
             del self._by_run[run_id]
 
 
-Wake = Callable[[], None]
+def open_runs(journal: Journal, root: str) -> Sequence[RunRow]:
+    """Return the runs of a tree that are not over, in the order in which they were spawned: parents first."""
+    return [row for row in journal.runs(root=root) if not row.ended]

@@ -77,8 +77,8 @@ def statistics_of(hall: Hall) -> SwarmStatistics:
     """Return how busy *hall* is now. Safe to call in a thread: exporters of metrics ask in one of their own."""
     runs: Counter[tuple[str, str]] = Counter()
     # Copied first, in one step: runs come and go meanwhile.
-    for run_id, program in tuple(hall.keeper.made_of.items()):
-        live = hall.live.get(run_id)
+    for run_id, program in tuple(hall.home.keeper.made_of.items()):
+        live = hall.home.live.get(run_id)
         runs[program.blueprint.name, "asleep" if live is None else live.state.phase] += 1
     lanes: dict[str, LaneStatistics] = {
         name: LaneStatistics(desk.queued, desk.running, desk.width) for name, desk in hall.lanes.items()

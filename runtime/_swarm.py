@@ -1,11 +1,6 @@
-"""The swarm: the root supervisor, the services that every run shares, and the way in for users.
+"""The swarm: the way in for users.
 
-swarm            rest_for_one: a lost journal restarts all that stands on it
-├─ journal
-├─ services      one_for_one
-├─ side          one_for_one: each lane, each under a supervisor that never fails upward
-├─ runs          dynamic
-└─ revival       brings back what of the runs went down with what they stand on
+It is long because most of it is what is promised to them; how that is kept stands in the modules that it calls.
 """
 
 from __future__ import annotations
@@ -14,49 +9,51 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast, overload
+from typing import Any, Literal, Self, TypeAlias, TypeVar, cast, overload
 
 import anyio
 import anyio.to_thread
 
-from shoal.actors import ChildSpec, DynamicSupervisor, Supervisor, Worker, running
+from shoal.actors import DynamicSupervisor, Supervisor, running
 from shoal.blueprints import Blueprint, Lanes
-from shoal.errors import ConfigInvalid, PartMissing, RestartsExhausted, RunIsPaused, RunNotFound, SpawnRefused
-from shoal.errors import RunEnded as RunIsOver
+from shoal.errors import ConfigInvalid, PartMissing, RunNotFound, SpawnRefused
 from shoal.providers import Provider, RetryPolicy, TextDelta
 from shoal.runtime._accounts import account_of
 from shoal.runtime._attachment import Attachable, SeedValue, attachments, prepared
+from shoal.runtime._births import birth_of, program_of
 from shoal.runtime._clock import Clock
-from shoal.runtime._control import Answer, Cancel, Command, Pause, Resume, Send, SetTimer, serve_commands, steer
+from shoal.runtime._control import Answer, Cancel, Command, Pause, Resume, Send, SetTimer, steer
 from shoal.runtime._function import AgenticCall, AgenticFunction
+from shoal.runtime._gear import Gear
 from shoal.runtime._hall import Hall
 from shoal.runtime._handle import Outcome, Run
 from shoal.runtime._host import ChildRequest, Traced
-from shoal.runtime._lanes import sheltered
 from shoal.runtime._ledger import Ledger
 from shoal.runtime._limits import Limits
 from shoal.runtime._mcp import McpServer
-from shoal.runtime._orders import GivenTool, SpawnRequest, check_call, schema_of
+from shoal.runtime._orders import GivenTool, SpawnRequest, budget_of
 from shoal.runtime._people import Question, asked_below, questions_of
-from shoal.runtime._program import Program
-from shoal.runtime._resuming import cancel_orphans, claim, definitions, open_runs, release, take_up, write_off
-from shoal.runtime._running import entered
+from shoal.runtime._resuming import resume_tree
+from shoal.runtime._root import Root, rooted
 from shoal.runtime._secrets import Secrets
 from shoal.runtime._spawn import Birth
-from shoal.runtime._state import RunState
+from shoal.runtime._started import Started
 from shoal.runtime._statistics import SwarmStatistics, statistics_of
-from shoal.runtime._trees import HALL, Started
+from shoal.runtime._trees import HALL
 from shoal.runtime.context import SHIPPED, Components, ContextComponent
 from shoal.runtime.events import BudgetGiven
 from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow, RunStatus
 from shoal.runtime.scripts import Functions
+from shoal.runtime.state import RunState
 from shoal.runtime.tools import FolderMemory, Memory, Permissions, Tool, as_tool
 
 T = TypeVar("T")
+Standing: TypeAlias = RunStatus | Literal["interrupted"]
+"""Where a run stands."""
 
+_NOT_OPEN = "this swarm is not open; use it inside `async with Swarm(…) as swarm:`"
 MOST_JITTER = 0.25
 """Share of a wait between attempts that is added to it at most, unless a swarm is given a policy of its own."""
 
@@ -83,6 +80,9 @@ class Swarm:
         memory: What agents remember from run to run: a folder of Markdown files, or a memory of your own; `None` for
             nothing.
         lanes: How lanes serve runs whose blueprint says nothing else; `None` for what ships.
+        default_model: What the user prefers, as `provider` or `provider:model`: it serves stages that name no model,
+            and leads the lists that have it, where they let it (`allow_user_default`). `None` for the first provider
+            and for lists as they stand.
         traced: Says which span a request belongs to, by run, root, seq and model; `None` says it of none.
         secrets: Values, by name, that are struck out of what tools, people, seeds and models say before an event is
             made of it, and so stand in no journal, prompt, log or span.
@@ -110,41 +110,39 @@ class Swarm:
         components: Sequence[ContextComponent] = (),
         memory: str | os.PathLike[str] | Memory | None = None,
         lanes: Lanes | None = None,
+        default_model: str | None = None,
         traced: Traced | None = None,
         secrets: Mapping[str, str] | None = None,
     ) -> None:
-        self._traced = traced
-        self._secrets = Secrets(secrets)
-        self._lanes = lanes
-        self._providers = tuple(providers)
-        self._observers = tuple(observers)
-        self._limits = limits or Limits()
-        self._permissions = permissions or Permissions()
         self._clock = clock or Clock()
-        # Runs that one failure hit together come back one by one.
-        self._retry = retry or RetryPolicy(jitter=lambda: self._clock.random.uniform(0.0, MOST_JITTER))
-        self._pools = dict(pools or {})
-        self._mcp = tuple(mcp)
+        self._limits = limits or Limits()
+        self._observers = tuple(observers)
         self._services = dict(services or {})
         self._beside = dict(beside or {})
-        self._scripts = dict(scripts or {})
-        self.components = Components(SHIPPED)
-        """What may stand in prompts beside regions; change it before the runs that use it begin."""
-        given = Components()
-        for component in components:
-            given.register(component)  # two of one name are a mistake; one of a shipped name is meant
-            known = component.name in self.components
-            (self.components.replace if known else self.components.register)(component)
-        self._memory = FolderMemory(memory) if isinstance(memory, str | os.PathLike) else memory
         self.journal: Journal = journal or MemoryJournal()
+        self.components = _components(components)
+        """What may stand in prompts beside regions; change it before the runs that use it begin."""
+        self._gear = Gear(
+            providers=tuple(providers),
+            clock=self._clock,
+            limits=self._limits,
+            permissions=permissions or Permissions(),
+            # Runs that one failure hit together come back one by one.
+            retry=retry or RetryPolicy(jitter=lambda: self._clock.random.uniform(0.0, MOST_JITTER)),
+            pools=dict(pools or {}),
+            scripts=dict(scripts or {}),
+            mcp=tuple(mcp),
+            components=self.components,
+            memory=FolderMemory(memory) if isinstance(memory, str | os.PathLike) else memory,
+            lanes=lanes or Lanes(),
+            default_model=default_model,
+            traced=traced,
+            secrets=Secrets(secrets),
+        )
         self._stack = AsyncExitStack()
         self._hall: Hall | None = None
+        self._root: Root | None = None
         self._last: SwarmStatistics | None = None
-        self._root: Supervisor | None = None
-        self._side: Supervisor | None = None
-        self._trees: list[Started] = []
-        self._gave_up: RestartsExhausted | None = None
-        self._body: anyio.CancelScope | None = None
 
     def __repr__(self) -> str:
         return f"<Swarm {'closed' if self._hall is None else repr(self._hall)}>"
@@ -152,53 +150,20 @@ class Swarm:
     # --- opening and closing
 
     async def __aenter__(self) -> Self:
-        hall = Hall(
-            self._providers,
-            self.journal,
-            self._clock,
-            self._limits,
-            self._permissions,
-            self._retry,
-            self._pools,
-            self._scripts,
-            self._mcp,
-            self.components,
-            self._memory,
-            self._lanes,
-        )
-        hall.traced = self._traced
-        hall.secrets = self._secrets
+        hall = Hall(self.journal, self._gear)
+        root = rooted(hall, self._services, self._beside)
         self.journal.observers.extend(self._observers)
-        lanes = [lane.tree for lane in hall.lanes.values()]
-        workers = {**self._beside, "housekeeping": hall.keeper.serve}
-        if self.journal.shared is not None:
-            workers["commands"] = partial(serve_commands, hall)
-        services = {**self._services, **{f"mcp {each.server.name}": each.serve for each in hall.connections}}
-        beside = [sheltered(name, Worker(name, serve)) for name, serve in workers.items()]
-        side = Supervisor("side", children=[*beside, *lanes])
-        root = Supervisor(
-            "swarm",
-            strategy="rest_for_one",
-            children=(
-                Worker("journal", self.journal.serve),
-                Supervisor("services", children=[Worker(name, serve) for name, serve in services.items()]),
-                side,
-                hall.runs,
-                # Transient, so that it is over at once, and begins again whenever what stands above it does.
-                ChildSpec("revival", partial(self._revive, hall), restart="transient"),
-            ),
-        )
         self._stack.push_async_callback(self._close_providers)
         self._stack.callback(hall.sandbox.close)
         self._stack.callback(self._detach)
         # Children of trees that users start find their swarm by it: the tasks of the root run in this context.
         token = HALL.set(hall)
         try:
-            await self._stack.enter_async_context(running(root, observer=hall.supervised))
+            await self._stack.enter_async_context(running(root.tree, observer=hall.supervised))
         finally:
             HALL.reset(token)
-        self._hall, self._root, self._side, self._trees, self._gave_up = hall, root, side, [], None
-        self._body = self._stack.enter_context(anyio.CancelScope())
+        self._hall, self._root = hall, root
+        root.started.body = self._stack.enter_context(anyio.CancelScope())
         return self
 
     async def __aexit__(
@@ -212,10 +177,10 @@ class Swarm:
             if self._hall is not None:
                 self._last = statistics_of(self._hall)
             hall, self._hall = self._hall, None
-        if self._gave_up is not None:
-            raise self._gave_up
+        if self._root is not None and self._root.started.gave_up is not None:
+            raise self._root.started.gave_up
         if hall is not None:
-            await hall.keeper.give_back()
+            await hall.home.keeper.give_back()
         return swallowed
 
     def _detach(self) -> None:
@@ -223,7 +188,7 @@ class Swarm:
             self.journal.observers.remove(observer)
 
     async def _close_providers(self) -> None:
-        for provider in self._providers:
+        for provider in self._gear.providers:
             await provider.aclose()
 
     @property
@@ -234,22 +199,24 @@ class Swarm:
             RunNotFound: The swarm is not open.
         """
         if self._hall is None:
-            raise RunNotFound("this swarm is not open; use it inside `async with Swarm(…) as swarm:`")
+            raise RunNotFound(_NOT_OPEN)
         return self._hall
 
     @property
     def tree(self) -> Supervisor:
         """The supervisors of the swarm; `tree.render()` draws them."""
-        if self._root is None:
-            raise RunNotFound("this swarm is not open; use it inside `async with Swarm(…) as swarm:`")
-        return self._root
+        return self._rooted.tree
 
     @property
     def side(self) -> Supervisor:
         """What works beside the runs: each lane under its name, and further observers."""
-        if self._side is None:
-            raise RunNotFound("this swarm is not open; use it inside `async with Swarm(…) as swarm:`")
-        return self._side
+        return self._rooted.side
+
+    @property
+    def _rooted(self) -> Root:
+        if self._root is None:
+            raise RunNotFound(_NOT_OPEN)
+        return self._root
 
     @property
     def healthy(self) -> bool:
@@ -257,8 +224,7 @@ class Swarm:
         hall = self._hall
         if hall is None or self.tree.status != "running":
             return False
-        trees = all(started.healthy for started in self._trees)
-        return trees and self.journal.healthy and hall.servants.healthy
+        return self._rooted.started.healthy and self.journal.healthy and hall.servants.healthy
 
     def statistics(self) -> SwarmStatistics:
         """Return how busy the swarm is: runs by agent and state, pools (also `tools`), lanes, restarts.
@@ -271,7 +237,7 @@ class Swarm:
 
     def budget_of(self, run_id: str, region: str) -> int | None:
         """Return the budget of a region of a run that lives here, in tokens; `None` where that is not known."""
-        live = None if self._hall is None else self._hall.live.get(run_id)
+        live = None if self._hall is None else self._hall.home.live.get(run_id)
         held = None if live is None else live.state.view.states.get(region)
         return None if held is None else held.limits.budget
 
@@ -285,29 +251,7 @@ class Swarm:
         Raises:
             StartFailed: A child did not come up; those before it were stopped.
         """
-        runs = self.hall.runs
-        started = Started(tree, critical=critical, runs=runs, over=self._tree_over)
-        await runs.start_child(ChildSpec(tree.name, tree, restart="temporary"))
-        self._trees.append(started)
-        await runs.start_child(ChildSpec(f"watch {tree.name}", started.watch, restart="temporary"))
-        return started
-
-    async def _revive(self, hall: Hall) -> None:
-        """Bring back the runs and trees that went down because something below them was lost; none at the begin."""
-        hall.keeper.bring_back()
-        for started in self._trees:
-            tree = started.tree
-            if tree.status == "down":
-                await hall.runs.start_child(ChildSpec(tree.name, tree, restart="temporary"))
-                await hall.runs.start_child(ChildSpec(f"watch {tree.name}", started.watch, restart="temporary"))
-
-    def _tree_over(self, started: Started, gave_up: RestartsExhausted | None) -> None:
-        if gave_up is None:
-            self._trees.remove(started)  # one that gave up stays, so that the swarm is not taken for healthy
-        elif started.critical:
-            self._gave_up = gave_up
-            if self._body is not None:
-                self._body.cancel()
+        return await self._rooted.started.start(tree, critical=critical)
 
     # --- runs
 
@@ -405,6 +349,7 @@ class Swarm:
         Raises:
             BlueprintInvalid: It cannot be loaded.
             SpawnRefused, NotBuiltYet: It cannot run; nothing was journaled.
+            ConfigInvalid: A limit of the budget is none.
             JournalFailed: The journal cannot be written.
         """
         wanted = SpawnRequest(
@@ -473,29 +418,8 @@ class Swarm:
 
     async def _birth(self, request: SpawnRequest, run_id: str) -> Birth:
         wanted = self._completed(request)
-        called = wanted.blueprint if isinstance(wanted.blueprint, AgenticCall) else None
-        if called is not None:
-            check_call(wanted, called.function.name)
-        program = await self._program(wanted.blueprint, [as_tool(tool) for tool in wanted.tools])
-        depth = program.blueprint.max_child_depth
-        return Birth(
-            run_id,
-            program,
-            wanted.task,
-            dict(wanted.seeds),
-            Path(wanted.workdir),
-            deeper=self._limits.max_child_depth if depth is None else depth,
-            unattended=wanted.unattended or called is not None,
-            key=wanted.key,
-            model=wanted.model,
-            output_dir=None if wanted.output_dir is None else _absolute(wanted.output_dir),
-            trace=wanted.trace,
-            output_format="json" if wanted.returns is not None else wanted.output_format,
-            output_instructions=wanted.output_instructions,
-            budget=wanted.budget,
-            output_schema=None if wanted.returns is None else schema_of(wanted.returns),
-            entered=None if called is None else entered(called.function, called.arguments),
-        )
+        program = await program_of(self.hall.programs, wanted)
+        return birth_of(wanted, program, run_id, limits=self._limits, default_model=self._gear.default_model)
 
     async def spawn_child(
         self,
@@ -536,14 +460,15 @@ class Swarm:
     def runs(
         self,
         *,
-        status: RunStatus | Collection[RunStatus] | None = None,
+        status: Standing | Collection[Standing] | None = None,
         name: str | None = None,
         root: str | None = None,
     ) -> Sequence[Run]:
         """Return runs of the journal, in the order in which they were spawned.
 
         Args:
-            status: Only those that stand there, or at one of those; `None` for any.
+            status: Only those that stand there, or at one of those, `interrupted` for those that are not over and that
+                no process hosts; `None` for any.
             name: Only those of the blueprint of that name; `None` for any.
             root: Only this run and what is below it, to the id of a root; `None` for all trees.
         """
@@ -551,17 +476,23 @@ class Swarm:
         return [
             Run(self, row.run_id, row.name)
             for row in self.journal.runs(root=root)
-            if (wanted is None or row.status in wanted) and name in (None, row.name)
+            if name in (None, row.name) and (wanted is None or self._standing(row) in wanted)
         ]
 
     def row(self, run_id: str) -> RunRow:
         """Return what the journal's register says of a run."""
         return self.journal.find(run_id)
 
+    def status(self, run_id: str) -> Standing:
+        """Return where a run stands; see `Run.status`."""
+        return self._standing(self.journal.find(run_id))
+
+    def _standing(self, row: RunRow) -> Standing:
+        return "interrupted" if self._hall is not None and self._hall.home.adrift(row) else row.status
+
     def state(self, run_id: str) -> RunState:
         """Return the state of a run: the live one, or what its journal adds up to."""
-        live = self.hall.live.get(run_id)
-        return live.state if live is not None else self.hall.load(run_id)
+        return self.hall.home.state(run_id)
 
     def ledger(self, run_id: str | None = None) -> Ledger:
         """Return what all runs used, or the tree of one run."""
@@ -593,50 +524,12 @@ class Swarm:
             DefinitionMissing: What a run of the tree is made of cannot be had.
             JournalDamaged: The run, or one above it, cannot be read at all; any other that cannot ends `error`.
             RunOwned: Another process hosts it.
+            ConfigInvalid: A limit of the budget is none.
         """
         row = self.journal.find(run_id)
-        hall = self.hall
-        rows = open_runs(self.journal, row.root)
-        if not rows or (blueprint is not None and row.ended):
-            raise RunIsOver(
-                f"run {row.run_id} is over ({row.status}); spawn it again to run it once more", run_id=row.run_id
-            )
-        given = self._given(tools)
-        asleep = [each for each in rows if each.run_id not in hall.keeper.made_of]
-        run_ids = [each.run_id for each in asleep]
-        claim(self.journal, run_ids, self._clock.unix())
-        try:
-            # Every definition is read first: what is missing refuses the whole tree before any of it moves.
-            unchanged = [each for each in asleep if blueprint is None or each.run_id != row.run_id]
-            programs, lost = definitions(hall, unchanged, row.run_id, given)
-            if blueprint is not None:
-                programs[row.run_id] = await self._changed(row.run_id, blueprint, given)
-        except BaseException:
-            release(self.journal, run_ids)
-            raise
-        program = programs.get(row.run_id) or hall.keeper.made_of.get(row.run_id)
-        function = None if program is None else program.function
-        returns = None if function is None else hall.function(function.qualname).returns
-        await write_off(hall, lost)
-        await take_up(hall, {run_id: programs[run_id] for run_id in run_ids if run_id in programs})
-        orphans = await cancel_orphans(hall, rows)
-        # The run itself first: its limits change as it goes on.
-        for each in sorted(rows, key=lambda each: each.run_id != row.run_id):
-            if each.status == "paused" and each.run_id not in orphans and each.run_id not in lost:
-                await self.resume(each.run_id, budget=budget if each.run_id == row.run_id else None)
+        limits = budget_of(budget)
+        returns = await resume_tree(self.hall, row, self._given(tools), budget=limits, blueprint=blueprint)
         return Run(self, row.run_id, row.name, returns)
-
-    async def _changed(self, run_id: str, blueprint: str | Path | Blueprint, given: Sequence[Tool]) -> Program:
-        program = await self._program(blueprint, given)
-        await self.hall.change(run_id, program)
-        return program
-
-    async def _program(self, blueprint: str | Path | Blueprint | AgenticCall[Any], given: Sequence[Tool]) -> Program:
-        hall = self.hall
-        if isinstance(blueprint, AgenticCall):
-            return await hall.program(hall.enlist(blueprint.function))
-        bundle = hall.adopt(blueprint) if isinstance(blueprint, Blueprint) else hall.bundle(blueprint)
-        return await hall.program(bundle, given)
 
     async def fork(
         self, run_id: str, *, at: int | None = None, tools: Sequence[GivenTool | AgenticFunction[..., Any]] = ()
@@ -667,7 +560,7 @@ class Swarm:
         """Return what is given again for a run that is taken up; agentic functions are taken note of."""
         for each in tools:
             if isinstance(each, AgenticFunction):
-                self.hall.enlist(cast("AgenticFunction[..., Any]", each))
+                self.hall.programs.enlist(cast("AgenticFunction[..., Any]", each))
         return [as_tool(each) for each in tools if not isinstance(each, AgenticFunction)]
 
     # --- steering
@@ -745,8 +638,11 @@ class Swarm:
         Args:
             run_id: The run.
             budget: Limits in place of those that it has; `None` leaves them.
+
+        Raises:
+            ConfigInvalid: A limit of the budget is none.
         """
-        await self._steer(run_id, Resume(self.journal.find(run_id).run_id, budget))
+        await self._steer(run_id, Resume(self.journal.find(run_id).run_id, budget_of(budget)))
 
     async def cancel(self, run_id: str, reason: str = "cancelled by its user") -> None:
         """End a run and everything below it."""
@@ -774,28 +670,13 @@ class Swarm:
         return [question for row in asking for question in questions_of(self.state(row.run_id))]
 
     async def _steer(self, run_id: str, command: Command) -> None:
-        await steer(self.hall, self.journal.find(run_id).run_id, command)
+        await steer(self.hall.home, self.journal.find(run_id).run_id, command)
 
     # --- waiting
 
     async def result(self, run_id: str, *, wait_paused: bool = False) -> Outcome:
         """Wait for the end of a run; see `Run.result`."""
-        while True:
-            standing = self.hall.settled(run_id)
-            if standing.outcome is not None:
-                return standing.outcome
-            if standing.broken is not None:
-                raise type(standing.broken)(str(standing.broken), run_id=run_id) from standing.broken
-            if standing.paused is not None and not wait_paused:
-                paused = standing.paused
-                raise RunIsPaused(
-                    f"run {run_id} is paused: {paused.reason}. {paused.remedy}".strip(),
-                    run_id=run_id,
-                    reason=paused.reason,
-                    remedy=paused.remedy,
-                    numbers=paused.numbers,
-                )
-            await standing.wait()
+        return await self.hall.home.outcome(self.journal.find(run_id).run_id, wait_paused=wait_paused)
 
     @contextmanager
     def watching(self, run_id: str, watcher: Callable[[TextDelta], None]) -> Generator[None]:
@@ -821,5 +702,10 @@ def _type_of(wanted: SpawnRequest) -> Any:
     return wanted.blueprint.function.returns if isinstance(wanted.blueprint, AgenticCall) else wanted.returns
 
 
-def _absolute(path: str | Path) -> Path:
-    return Path(path).absolute()
+def _components(given: Sequence[ContextComponent]) -> Components:
+    """Return what ships, and what is *given* beside it or in its place."""
+    known, named = Components(SHIPPED), Components()
+    for component in given:
+        named.register(component)  # two of one name are a mistake; one of a shipped name is meant
+        (known.replace if component.name in known else known.register)(component)
+    return known

@@ -10,8 +10,8 @@ import msgspec
 
 from shoal.providers import Message, Text
 from shoal.runtime._live import Live
-from shoal.runtime._visit import Turn, argument
 from shoal.runtime.context import CONVERSATION, Destination, Draft, EntriesReleased, estimate
+from shoal.runtime.state import Turn, argument
 from shoal.runtime.tools import parse_json
 
 READS = "read_file"

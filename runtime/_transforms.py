@@ -10,8 +10,8 @@ import msgspec
 
 from shoal.blueprints import Blueprint, CallerSeed, Region, TransformMapping
 from shoal.errors import SpawnRefused
-from shoal.runtime._state import RunState
 from shoal.runtime.context import RegionState
+from shoal.runtime.state import RunState
 from shoal.runtime.tools import parse_json
 
 

@@ -1,27 +1,29 @@
-"""Agents in supervisor trees that users write: a run as a child, and a tree that is started in a swarm."""
+"""Agents in supervisor trees that users write: a run as a child."""
 
 from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, final
 
-from shoal.actors import ChildSpec, DynamicSupervisor, Reason, Supervisor
+from shoal.actors import ChildSpec
 from shoal.blueprints import Blueprint
-from shoal.errors import ChildNotFound, RestartsExhausted, SpawnRefused, SupervisorStopped
+from shoal.errors import SpawnRefused
 from shoal.runtime._attachment import Attachment, SeedValue
+from shoal.runtime._births import birth_of, program_of
 from shoal.runtime._control import Cancel, steer
 from shoal.runtime._function import AgenticCall
 from shoal.runtime._hall import Hall
-from shoal.runtime._orders import SpawnRequest, check_call
-from shoal.runtime._resuming import RESTART, cancel_orphans, claim, definitions, open_runs, release, write_off
+from shoal.runtime._keys import place_of
+from shoal.runtime._orders import SpawnRequest
+from shoal.runtime._resuming import RESTART, cancel_orphans, claimed, definitions, write_off
 from shoal.runtime._run import Begun, RunActor
-from shoal.runtime._running import entered
-from shoal.runtime._spawn import Birth, give_birth
+from shoal.runtime._spawn import give_birth
+from shoal.runtime._standings import open_runs
 from shoal.runtime.tools import as_tool
 
 HALL: ContextVar[Hall] = ContextVar("shoal_hall")
@@ -65,7 +67,9 @@ def agent(
     Raises:
         ChildSpecInvalid: The spec is wrong.
     """
-    wanted = SpawnRequest(blueprint, task=task, seeds=dict(seeds or {}), tools=tools, workdir=workdir, model=model)
+    wanted = SpawnRequest(
+        blueprint, task=task, seeds=dict(seeds or {}), tools=tools, workdir=workdir, model=model, unattended=False
+    )
     return ChildSpec(
         child_id,
         _Agent(child_id, wanted, afresh=resume == "fresh").actor,
@@ -110,11 +114,11 @@ class _Agent:
         async def begin() -> Begun:
             return await self._begin(hall, actor.me.path)
 
-        actor = RunActor(hall, hall, begin, crash=hall.crash_of, stays=True)
+        actor = RunActor(hall, begin, stays=True)
         return actor
 
     async def _begin(self, hall: Hall, path: str) -> Begun:
-        place = f"agent {path} {_digest(self._wanted)} "
+        place = place_of(path, _digest(self._wanted))
         if self._run_id is not None and self._known_to is not None and self._known_to() is hall:
             again = await self._go_on(hall, self._run_id, "it crashed", None)
         else:
@@ -136,66 +140,42 @@ class _Agent:
         """Go on with a run that is not over, or end it where it is to begin afresh; then `None`."""
         if hall.journal.find(run_id).ended:
             return None
-        if run_id in hall.live:
+        if run_id in hall.home.live:
             raise SpawnRefused(f"the agent {self._id!r} goes on already, as run {run_id}; wait for that one's end")
         if self._afresh:
             # Nobody would ever go on with it, and whatever it had started would work for nobody.
-            await steer(hall, run_id, Cancel(f"{why}, and its supervisor started the agent afresh"))
+            await steer(hall.home, run_id, Cancel(f"{why}, and its supervisor started the agent afresh"))
             return None
         self._run_id = run_id
-        if run_id not in hall.keeper.made_of:
+        if run_id not in hall.home.keeper.made_of:
             if isinstance(self._wanted.blueprint, AgenticCall):
-                hall.enlist(self._wanted.blueprint.function)
+                hall.programs.enlist(self._wanted.blueprint.function)
             await self._take_up(hall, run_id)
         return Begun(run_id, resumed_by=by)
 
     async def _take_up(self, hall: Hall, run_id: str) -> None:
         """Have a run that nobody hosts, and all below it, live here."""
-        asleep = [row for row in open_runs(hall.journal, run_id) if row.run_id not in hall.keeper.made_of]
-        run_ids = [row.run_id for row in asleep]
-        claim(hall.journal, run_ids, hall.clock.unix())
-        try:
+        asleep = [row for row in open_runs(hall.journal, run_id) if row.run_id not in hall.home.keeper.made_of]
+        with claimed(hall, [row.run_id for row in asleep]):
             given = [as_tool(tool) for tool in self._wanted.tools]
             programs, lost = definitions(hall, asleep, run_id, given)
-        except BaseException:
-            release(hall.journal, run_ids)
-            raise
-        hall.keeper.made_of[run_id] = programs.pop(run_id)
+        hall.home.keeper.made_of[run_id] = programs.pop(run_id)
         await write_off(hall, lost)
         await cancel_orphans(hall, asleep)
         # By and by: while this tree starts, the supervisor of its children waits for just that.
         for child, program in programs.items():
-            hall.keeper.bring_up(child, program, RESTART)
+            hall.home.keeper.bring_up(child, program, RESTART)
 
     async def _spawn(self, hall: Hall, place: str) -> Begun:
-        wanted = self._wanted
-        blueprint = wanted.blueprint
-        called = blueprint if isinstance(blueprint, AgenticCall) else None
-        if isinstance(blueprint, AgenticCall):
-            check_call(wanted, blueprint.function.name)
-            bundle = hall.enlist(blueprint.function)
-        else:
-            bundle = hall.adopt(blueprint) if isinstance(blueprint, Blueprint) else hall.bundle(blueprint)
-        program = await hall.program(bundle, [as_tool(tool) for tool in wanted.tools])
-        deeper = program.blueprint.max_child_depth
+        program = await program_of(hall.programs, self._wanted)
         while True:
             self._runs += 1
             key = f"{place}{self._runs:06d}"
             async with hall.keys.held(key, hall.clock.new_id()) as run_id:
                 if not isinstance(run_id, str):
                     continue  # another process that has the same tree was faster
-                birth = Birth(
-                    run_id,
-                    program,
-                    wanted.task,
-                    wanted.seeds,
-                    Path(wanted.workdir),
-                    deeper=hall.limits.max_child_depth if deeper is None else deeper,
-                    unattended=called is not None,
-                    model=wanted.model,
-                    key=key,
-                    entered=None if called is None else entered(called.function, called.arguments),
-                )
+                wanted = replace(self._wanted, key=key)
+                birth = birth_of(wanted, program, run_id, limits=hall.limits, default_model=hall.default_model)
                 state = await give_birth(hall, birth)
             self._run_id = run_id
             return Begun(run_id, state)
@@ -215,58 +195,3 @@ def _digest(wanted: SpawnRequest) -> str:
         for each in [value] if isinstance(value, str | bytes | Attachment) else value:
             whole.update(repr((each.name, each.data) if isinstance(each, Attachment) else each).encode())
     return whole.hexdigest()[:12]
-
-
-@final
-class Started:
-    """A tree that was started in a swarm.
-
-    Args:
-        tree: The tree.
-        critical: Its giving up ends the swarm.
-        runs: The supervisor that it was started under.
-        over: Called once the tree is over, with the error where it gave up.
-    """
-
-    def __init__(
-        self,
-        tree: Supervisor | DynamicSupervisor,
-        *,
-        critical: bool,
-        runs: DynamicSupervisor,
-        over: Callable[[Started, RestartsExhausted | None], None],
-    ) -> None:
-        self.tree = tree
-        self.critical = critical
-        self._runs = runs
-        self._over = over
-
-    def __repr__(self) -> str:
-        return f"<Started {self.tree!r}>"
-
-    @property
-    def healthy(self) -> bool:
-        """The tree has not given up."""
-        return self.tree.status != "gave_up"
-
-    async def wait(self) -> Reason:
-        """Wait until the tree is over.
-
-        Raises:
-            RestartsExhausted: It gave up; with its history.
-        """
-        return await self.tree.wait()
-
-    async def stop(self) -> None:
-        """Stop the tree, its children in reverse order; one that is over stays so. Its runs can be resumed."""
-        with suppress(ChildNotFound, SupervisorStopped):
-            await self._runs.terminate_child(self.tree.name)
-
-    async def watch(self) -> None:
-        """Tell the swarm when the tree is over; runs beside it."""
-        gave_up: RestartsExhausted | None = None
-        try:
-            await self.tree.wait()
-        except RestartsExhausted as error:
-            gave_up = error
-        self._over(self, gave_up)

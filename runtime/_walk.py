@@ -18,9 +18,8 @@ import msgspec
 
 from shoal.blueprints import Edge, Gate, InteractionPoint, Nudge, Stage, tool_name
 from shoal.runtime._limits import Limits
-from shoal.runtime._state import RunState
-from shoal.runtime._visit import MODIFYING, TALK, PointState
 from shoal.runtime.context import Item
+from shoal.runtime.state import MODIFYING, TALK, PointState, RunState
 from shoal.runtime.tools import FAN_OUT, SUBMIT_OUTPUT
 
 WRITING_TOOLS = frozenset({"context_write", "context_append", "context_attach", "todo_add"})

@@ -125,7 +125,17 @@ class HookRan(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 @final
 class InferenceRetried(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """An attempt failed and is repeated after *delay_s*; what it had sent is void."""
+    """An attempt failed and is repeated after *delay_s*; what it had sent is void.
+
+    Args:
+        purpose: What it was for.
+        started: Seq of its start.
+        attempt: Its number, 1 or more.
+        error: The name of the error's class.
+        message: What happened.
+        delay_s: Seconds until the next one.
+        cost: USD that it may have cost, by an estimate, since something had arrived; `None` for nothing, or unknown.
+    """
 
     purpose: Purpose
     started: int
@@ -133,6 +143,7 @@ class InferenceRetried(msgspec.Struct, frozen=True, gc=False, array_like=True):
     error: str
     message: str
     delay_s: float
+    cost: Decimal | None = None
 
 
 @final
@@ -146,6 +157,7 @@ class InferenceFailed(msgspec.Struct, frozen=True, gc=False, array_like=True):
         message: What happened.
         retryable: The same request may succeed later.
         remedy: What a person has to do before it can; empty where nobody has to do anything.
+        cost: USD that the last attempt may have cost, as in `InferenceRetried`.
     """
 
     purpose: Purpose
@@ -154,6 +166,7 @@ class InferenceFailed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     message: str
     retryable: bool = False
     remedy: str = ""
+    cost: Decimal | None = None
 
 
 @final

@@ -23,7 +23,13 @@ class ToolSource(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 @final
 class BudgetGiven(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Limits for a run and everything below it that somebody gave; `None` leaves the blueprint's."""
+    """Limits for a run and everything below it that somebody gave; `None` leaves the blueprint's.
+
+    Args:
+        max_cost_usd: Dollars, 0 or more.
+        max_tokens: Tokens of all calls together, 1 or more.
+        max_wall_s: Seconds above 0 of running time, pauses excluded.
+    """
 
     max_cost_usd: Decimal | None = None
     max_tokens: int | None = None
@@ -71,6 +77,7 @@ class RunSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
         scripts: Scripts that are not in its definition, such as those of seeds: path, as the blueprint writes it, and
             the digest under which the journal holds the text.
         forked_from: The run that its first events are copied from, and how many those are; `None` for none.
+        default_model: What its user prefers, as `provider` or `provider:model`; `None` for nothing.
     """
 
     name: str
@@ -100,6 +107,7 @@ class RunSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
     budgets: tuple[str, ...] = ()
     budget: BudgetGiven | None = None
     restarts: RestartRule | None = None
+    default_model: str | None = None
 
 
 @final

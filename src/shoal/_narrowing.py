@@ -181,8 +181,7 @@ def _check_lane(path: Path, lane: str, said: Mapping[str, Any]) -> None:
 
 
 def _settings(said: Mapping[str, Any]) -> LaneSettings:
-    provider, colon, model = str(said.get("model", "")).partition(":")
-    choice = ModelChoice(provider, model if colon else None) if provider else None
+    choice = ModelChoice.of(str(said["model"])) if said.get("model") else None
     rest: dict[str, Any] = {key: value for key, value in said.items() if key != "model"}
     return LaneSettings(choice, **rest)
 

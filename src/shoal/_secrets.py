@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from shoal._environment import KEYS
 from shoal._granted import secret_names
+from shoal._serving import providers_said
 from shoal.runtime import LEAST_SECRET_CHARS
 
 
@@ -22,8 +23,11 @@ def secrets_from(names: Iterable[str] = (), environ: Mapping[str, str] | None = 
     """
     variables = os.environ if environ is None else environ
     wanted = {name: variables[name] for name in (*names, *secret_names(environ)) if variables.get(name)}
+    own = [said.key_env for said in providers_said(environ).by_name.values() if said.key_env is not None]
     # A key that is too short to be one was set for a server that asks for none.
     keys = {
-        name: variables[name].strip() for name in KEYS if len(variables.get(name, "").strip()) >= LEAST_SECRET_CHARS
+        name: variables[name].strip()
+        for name in (*KEYS, *own)
+        if len(variables.get(name, "").strip()) >= LEAST_SECRET_CHARS
     }
     return keys | wanted

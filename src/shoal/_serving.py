@@ -6,7 +6,7 @@ key, where it likes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import final
 
@@ -14,7 +14,9 @@ import msgspec
 
 from shoal._config import users_table
 from shoal._makers import MAKERS
+from shoal.blueprints import ModelChoice
 from shoal.errors import ConfigInvalid
+from shoal.providers import Provider
 
 
 @final
@@ -36,9 +38,16 @@ class ProviderSaid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @final
 class ProvidersSaid(msgspec.Struct, frozen=True):
-    """What the settings say of providers: which serve, the first of them first, and what is said of each, by name."""
+    """What the settings say of providers.
+
+    Args:
+        use: Which serve; the first serves stages that name none.
+        default_model: What the user prefers, as `provider` or `provider:model`; `None` for nothing.
+        by_name: What is said of each.
+    """
 
     use: tuple[str, ...] = ()
+    default_model: str | None = None
     by_name: Mapping[str, ProviderSaid] = {}
 
 
@@ -55,6 +64,7 @@ def providers_said(environ: Mapping[str, str] | None = None, workdir: Path | Non
     path, tables = users_table("providers", environ, workdir)
     try:
         use = msgspec.convert(tables.pop("use", ()), tuple[str, ...])
+        default_model = msgspec.convert(tables.pop("default_model", None), str | None)
         by_name = {name: msgspec.convert(table, ProviderSaid) for name, table in tables.items()}
     except msgspec.ValidationError as exc:
         raise ConfigInvalid(f"`[providers]` in {str(path)!r} is of no use: {exc}; mend the file") from exc
@@ -65,8 +75,24 @@ def providers_said(environ: Mapping[str, str] | None = None, workdir: Path | Non
                 f"`[providers.{name}]` in {str(path)!r} is a server of your own and has no `base_url`; write where it"
                 f" is, or one of {listed}"
             )
-    strange = next((name for name in use if name not in MAKERS and name not in by_name), None)
-    if strange is not None:
-        listed = ", ".join(f"`{known}`" for known in (*MAKERS, *by_name))
-        raise ConfigInvalid(f"`providers.use` in {str(path)!r} names {strange!r}, and there is {listed}")
-    return ProvidersSaid(use, by_name)
+    named = [("use", name) for name in use]
+    if default_model is not None:
+        named.append(("default_model", ModelChoice.of(default_model).provider))
+    for key, name in named:
+        if name not in MAKERS and name not in by_name:
+            listed = ", ".join(f"`{known}`" for known in dict.fromkeys((*MAKERS, *by_name)))
+            raise ConfigInvalid(f"`providers.{key}` in {str(path)!r} names {name!r}; write one of {listed}")
+    return ProvidersSaid(use, default_model, by_name)
+
+
+def default_model_from(
+    providers: Sequence[Provider], environ: Mapping[str, str] | None = None, workdir: Path | None = None
+) -> str | None:
+    """Return what the settings say that the user prefers, where it is one of *providers*; else `None`.
+
+    Raises:
+        ConfigInvalid: The settings are of no use.
+    """
+    said = providers_said(environ, workdir).default_model
+    here = {provider.name for provider in providers}
+    return said if said is not None and ModelChoice.of(said).provider in here else None

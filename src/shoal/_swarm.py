@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self, cast
 
 import anyio
 import anyio.to_thread
@@ -19,8 +19,10 @@ from shoal._beyond import exporter_settings, receiver_from, servers_from
 from shoal._environment import names_receiver, providers_from
 from shoal._granted import permissions_from
 from shoal._held import Held
+from shoal._makers import MAKERS
 from shoal._narrowing import lanes_from, limits_from, pools_from
 from shoal._secrets import secrets_from
+from shoal._serving import default_model_from
 from shoal.blueprints import Lanes
 from shoal.errors import ConfigInvalid, JournalFailed
 from shoal.observability import Metrics, Propagation, Telemetry, current_traceparent, metrics_otlp, otlp, through
@@ -76,12 +78,16 @@ class Swarm(runtime.Swarm):
         lanes: How lanes serve runs whose blueprint says nothing else; `None` takes what the settings say.
         secrets: Names of variables of the environment whose values are struck out of what tools, people, seeds and
             models say, before it comes into a run; the keys of vendors are among them by themselves.
+        default_model: What you prefer, as `provider` or `provider:model`: it serves stages that name no model, and
+            leads the lists that have it, where they let it (`allow_user_default`). `None` takes what the settings say
+            where *providers* is `None` too.
         trace_hosts: Hosts, such as `gateway.example`, whose servers are told with each request which span it belongs to
             (`traceparent`); all others learn nothing.
 
     Raises:
-        ConfigInvalid: The environment names a provider that cannot be had, the settings are of no use, one of
-            *trace_hosts* is no host, or a secret has less than 8 characters.
+        ConfigInvalid: The environment names a provider that cannot be had, one of *providers* is none, a `Telemetry`
+            is among *observers*, the settings are of no use, one of *trace_hosts* is no host, or a secret has less
+            than 8 characters.
     """
 
     __module__ = "shoal"
@@ -108,6 +114,7 @@ class Swarm(runtime.Swarm):
         memory: str | os.PathLike[str] | Memory | None = None,
         lanes: Lanes | None = None,
         secrets: Sequence[str] = (),
+        default_model: str | None = None,
         trace_hosts: Sequence[str] = (),
     ) -> None:
         self._propagation = Propagation(trace_hosts)
@@ -121,8 +128,13 @@ class Swarm(runtime.Swarm):
         self._metrics: Metrics | None = None
         self._watching = tuple(observers)
         shows_life = self._path is not None or (isinstance(given, SqliteJournal) and given.host is not None)
+        serving = providers_from() if providers is None else _checked(providers)
+        if any(isinstance(observer, Telemetry) for observer in self._watching):
+            raise ConfigInvalid("a `Telemetry` among `observers` sends nothing; give it as `telemetry=` instead")
+        if providers is None and default_model is None:
+            default_model = default_model_from(serving)
         super().__init__(
-            providers_from() if providers is None else providers,
+            serving,
             given,
             observers,
             limits=limits_from() if limits is None else limits,
@@ -142,6 +154,7 @@ class Swarm(runtime.Swarm):
             components=components,
             memory=memory,
             lanes=lanes_from() if lanes is None else lanes,
+            default_model=default_model,
             traced=self._trace_of if trace_hosts else None,
             secrets=secrets_from(secrets),
         )
@@ -208,6 +221,8 @@ class Swarm(runtime.Swarm):
 
     def _open_telemetry(self) -> Telemetry | None:
         wanted = self._wanted_telemetry
+        if isinstance(wanted, Telemetry):
+            wanted.catch_up_from(self.journal)
         if wanted is None or isinstance(wanted, Telemetry):
             return wanted
         if wanted == "otlp":
@@ -266,3 +281,25 @@ class Swarm(runtime.Swarm):
             # A beat that is missed is followed by the next; should too many be, appends notice who went on.
             with suppress(JournalFailed):
                 await anyio.to_thread.run_sync(journal.beat, self._clock.unix(), said_of(self.statistics()))
+
+
+def _checked(providers: Sequence[Provider]) -> Sequence[Provider]:
+    """Return *providers*; who writes a name, or one that stands in no list, is told what to write instead.
+
+    Raises:
+        ConfigInvalid: It is no list of providers.
+    """
+    given: object = providers
+    if hasattr(given, "stream"):
+        raise ConfigInvalid(f"`providers` is {given!r} alone; give a list of it")
+    if isinstance(given, str):
+        given = [given]
+    if not isinstance(given, Sequence):
+        raise ConfigInvalid(f"`providers` is {given!r}; give a list, such as `[shoal.providers.openai(…)]`")
+    for one in cast("Sequence[object]", given):
+        if not hasattr(one, "stream"):
+            made = f"`shoal.providers.{one.replace('-', '_')}(…)`" if one in MAKERS and isinstance(one, str) else "one"
+            raise ConfigInvalid(
+                f"`providers` holds {one!r}, which is no provider; make {made}, or set `SHOAL_PROVIDER`"
+            )
+    return providers

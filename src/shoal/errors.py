@@ -17,6 +17,7 @@
     │  ├─ ConnectorFailed          an MCP server cannot be reached, or is not there
     │  ├─ OutputInvalid            its answer is not of the type that was asked for
     │  ├─ ReplayMismatch           a function asks for something else than it did before
+    │  ├─ RunInterrupted           no process hosts it, and it is not over
     │  ├─ RunOwned                 another process hosts it
     │  ├─ JournalFailed            the journal cannot write (full disk, permissions)
     │  ├─ JournalNewer             the file was written by a newer version
@@ -209,6 +210,10 @@ class ReplayMismatch(RunError):
         self.asked = asked
 
 
+class RunInterrupted(RunError):
+    """The run is not over, and no process hosts it: it goes on once somebody takes it up."""
+
+
 class RunOwned(RunError):
     """Another process hosts the run; two never own one."""
 
@@ -350,7 +355,8 @@ class PartialReply(ProviderError):
     Args:
         message: What happened and what to do.
         text: What had arrived.
-        cost_usd: What it may have cost; `None` where that is unknown.
+        cost_usd: What the attempt may have cost, by an estimate; `None` where that is unknown, and where the text is an
+            earlier attempt's, of which the cost was told when it was repeated.
         **context: See `ProviderError`.
     """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import re
 
 import anyio
 import pytest
@@ -112,6 +113,17 @@ async def test_a_failed_start_of_a_nested_supervisor_fails_its_parent(troupe):
     assert troupe.take_log() == "+a !b -a"
     assert isinstance(caught.value.__cause__, StartFailed)
     assert isinstance(caught.value.__cause__.__cause__, OSError)
+
+
+async def test_a_failed_start_deep_in_a_tree_is_told_in_one_sentence_with_its_place(troupe):
+    troupe.broken["b"] = 1
+    inner = Supervisor("inner", children=troupe.children("b"))
+    with pytest.raises(StartFailed) as caught:
+        async with running(Supervisor("app", children=[inner])):
+            raise AssertionError("unreachable")
+    first = r"'/app/inner' did not start, since '/app/inner/b' did not start"
+    assert re.match(rf"{first} \(crashed: OSError\(.*\) in '\w+', .*\.py:\d+\)", str(caught.value))
+    assert str(caught.value).count("mend what it raised") == 1
 
 
 async def test_a_function_that_returns_before_it_is_ready_failed_to_start():
@@ -383,6 +395,24 @@ async def test_a_tree_that_gave_up_cancels_the_body_and_raises_with_the_history(
     assert (caught.value.supervisor, caught.value.child) == ("app", "a")
     assert [event.kind for event in caught.value.history] == ["started", "exited", "gave_up"]
     assert isinstance(caught.value.__cause__, ValueError)
+
+
+async def test_a_tree_that_gave_up_says_where_its_child_crashed_last():
+    async def flaky() -> None:
+        raise OSError("no luck")
+
+    with pytest.raises(RestartsExhausted) as caught:
+        async with running(Supervisor("app", max_restarts=0, children=[Worker("flaky", flaky)])):
+            await anyio.sleep_forever()
+    line = flaky.__code__.co_firstlineno + 1
+    assert f"its last end: crashed: OSError('no luck') in 'flaky', {__file__}:{line}. Mend" in str(caught.value)
+
+
+async def test_a_supervisor_that_gave_up_because_one_below_did_does_not_repeat_it(troupe):
+    inner = Supervisor("inner", max_restarts=0, children=troupe.children("a"))
+    with pytest.raises(RestartsExhausted, match="it gave up itself, as `__cause__` says") as caught:
+        await live(Supervisor("app", max_restarts=0, children=[inner]), lambda: troupe.crash("a"), anyio.sleep_forever)
+    assert "'/app/inner' gave up: 'a'" in str(caught.value.__cause__)
 
 
 async def test_the_error_of_the_body_is_kept_beside_the_failure_of_the_tree(troupe):

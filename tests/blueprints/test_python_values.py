@@ -84,7 +84,6 @@ def test_warnings_and_notes_are_given_too() -> None:
         (blueprint(regions=("r",)), "wrong-type", "context.regions.0"),
         (blueprint(regions="r"), "wrong-type", "context.regions"),
         (blueprint(Stage(5)), "wrong-type", "stages"),
-        (blueprint(dataclasses.replace(STAGE, max_iterations=0)), "not-in-a-file", "stages.s.max_iterations"),
         (
             blueprint(dataclasses.replace(STAGE, tool_routing=ToolRouting(overrides={"grep": "task"}))),
             "not-in-a-file",
@@ -253,15 +252,43 @@ def test_what_is_only_of_no_effect_or_for_children_is_not_refused_where_a_run_be
     refuse_unusable(Blueprint("b", (stage,), regions=(NOTES,), transforms=(mapping,)))
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        Blueprint("b", (Stage("a", interaction_points=(InteractionPoint("go", "confirm", "Go?"),)),)),  # type: ignore[arg-type]
-        Blueprint("b", (Stage("a", max_iterations="7"),)),  # type: ignore[arg-type]
-        Blueprint("b", (Stage("a", seeds={"x": object()}),)),  # type: ignore[dict-item]
-        Blueprint("b", ("a",)),  # type: ignore[arg-type]
-    ],
-)
-def test_a_blueprint_that_a_journal_could_not_give_back_is_refused(made: Blueprint) -> None:
-    with pytest.raises(BlueprintInvalid, match="a value of another type"):
-        refuse_unusable(made)
+MISFITS: list[tuple[Any, str]] = [
+    (
+        {"stages": (Stage("a", interaction_points=(InteractionPoint("go", "confirm", "Go?"),)),)},  # type: ignore[arg-type]
+        "`stages.a.interaction_points.go.required` is 'Go?'; give `True` or `False`",
+    ),
+    ({"stages": (Stage("a", max_iterations="7"),)}, "`stages.a.max_iterations` is '7'; give a whole number"),  # type: ignore[arg-type]
+    ({"stages": (Stage("a", seeds={"x": 3}),)}, "`stages.a.seeds.x` is 3; give text"),  # type: ignore[dict-item]
+    ({"stages": (Stage("a", available_tools="shell"),)}, "`stages.a.available_tools` is 'shell'; give a tuple"),  # type: ignore[arg-type]
+    ({"stages": (Stage("a", available_tools=({"shell"},)),)}, "`stages.a.available_tools[0]` is {'shell'}, which no"),  # type: ignore[arg-type]
+    ({"stages": (Stage("a", transitions=("b",)),)}, "`stages.a.transitions[0]` is 'b'; give `Edge(…)`"),  # type: ignore[arg-type]
+    ({"stages": (Stage("a", mode="fanout"),)}, "`stages.a.mode` is 'fanout' (did you mean `fan_out`?); write one of"),  # type: ignore[arg-type]
+    ({"stages": (Stage("a", mode="x"),)}, "`stages.a.mode` is 'x'; write one of `autonomous`, `interactive`"),  # type: ignore[arg-type]
+    ({"stages": ("a",)}, "`stages[0]` is 'a'; give `Stage(…)`"),
+    ({"stages": Stage("a")}, "`stages` is {'name': 'a'"),
+    ({"stages": (Stage("a"),), "regions": (Region("r", seed="x"),)}, "`regions.r.seed` is 'x'; give a seed, such as"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("fields", "said"), MISFITS)
+def test_a_value_of_another_type_is_refused_with_its_place(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(BlueprintInvalid) as refused:
+        refuse_unusable(Blueprint("b", **fields))
+    assert str(refused.value).startswith(f"the blueprint 'b' cannot be used: {said}")
+
+
+def test_a_long_value_is_cut_in_the_message() -> None:
+    with pytest.raises(BlueprintInvalid) as refused:
+        refuse_unusable(Blueprint("b", ("x" * 5_000,)))  # type: ignore[arg-type]
+    assert len(str(refused.value)) < 200
+
+
+def test_a_blueprint_without_a_stage_is_refused() -> None:
+    with pytest.raises(BlueprintInvalid, match=r"'b' has no stage; give it one, such as `Stage\('main'\)`"):
+        refuse_unusable(Blueprint("b", ()))
+
+
+def test_no_limit_may_be_written_as_0_as_in_a_file() -> None:
+    stage = Stage("s", max_iterations=0, fan_out=FanOut(worker_stage="s", max_items=0))
+    assert stage == Stage("s", fan_out=FanOut(worker_stage="s"))
+    assert Region("c", kind="sliding_window", max_items=0).max_items is None

@@ -144,7 +144,7 @@ def test_the_folder_is_not_written(tmp_path: Path) -> None:
 
 def test_what_no_file_can_hold_is_not_written() -> None:
     with pytest.raises(BlueprintInvalid, match="the blueprint cannot be written") as refused:
-        dumps(Blueprint("trial", (Stage("s", max_iterations=0),)))
+        dumps(Blueprint("trial", (Stage("s", max_iterations=-1),)))
     assert [one.key for one in refused.value.findings] == ["stages.s.max_iterations"]
     with pytest.raises(BlueprintInvalid, match="`budget` is '3500%'"):
         dumps(Blueprint("trial", (Stage("s"),), regions=(Region("r", budget=35),)))

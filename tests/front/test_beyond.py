@@ -10,8 +10,9 @@ import pytest
 import shoal
 from shoal._beyond import expanded, exporter_settings, memory_from, receiver_from, servers_from
 from shoal._environment import providers_from, wants_telemetry
-from shoal._serving import providers_said
+from shoal._serving import default_model_from, providers_said
 from shoal.errors import ConfigInvalid
+from shoal.providers import compatible, offline
 
 HOME = "home/shoal/shoal.toml"
 
@@ -200,6 +201,32 @@ def test_the_settings_name_who_serves_and_servers_of_one_s_own(here: Path):
     assert serving(here, own, WORK_KEY="x") == [("lab", "qwen3"), ("openai", "gpt-5.4")]
 
 
+def test_the_settings_say_which_model_is_preferred_where_its_provider_serves(here: Path):
+    def preferred(environ: Any, workdir: Path) -> tuple[str | None, str | None]:
+        served = (compatible("http://127.0.0.1:9/v1", model="m", name="lab"),)
+        return default_model_from(served, environ, workdir), default_model_from((offline(),), environ, workdir)
+
+    own = LAB.replace("[providers]", '[providers]\ndefault_model = "lab:qwen3"')
+    assert said(preferred, here, own) == ("lab:qwen3", None)
+    assert said(preferred, here, LAB) == (None, None)
+
+
+@pytest.mark.anyio
+async def test_a_swarm_prefers_what_the_settings_say_only_where_they_say_who_serves(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (here / HOME).write_text('[providers]\ndefault_model = "offline:mine"\n')
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(here / "home"))
+    monkeypatch.chdir(here / "home")
+    made = shoal.Blueprint("any", stages=(shoal.Stage("only", system_prompt="Say something."),))
+    models: list[str] = []
+    for swarm in (shoal.Swarm(), shoal.Swarm([offline()]), shoal.Swarm(default_model="offline:given")):
+        async with swarm:
+            run = await swarm.spawn(made, task="x")
+            models.append(next(e.payload.model for e in swarm.journal.read(run.run_id) if e.kind == "StageEntered"))
+    assert models == ["mine", "offline", "given"]
+
+
 def test_the_environment_wins_over_the_settings(here: Path):
     assert serving(here, LAB, SHOAL_PROVIDER="offline")[0][0] == "offline"
     assert serving(here, LAB, SHOAL_PROVIDER="lab", SHOAL_MODEL="other") == [("lab", "other")]
@@ -213,7 +240,9 @@ def test_the_environment_wins_over_the_settings(here: Path):
             {},
             "the settings names 'openai' and its key is not set; put it into `OPENAI_API_KEY`",
         ),
-        (LAB.replace('"openai"', '"nobody"'), {}, "names 'nobody', and there is `offline`"),
+        (LAB.replace('"openai"', '"nobody"'), {}, "`providers.use` in .* names 'nobody'; write one of `offline`"),
+        ('[providers]\ndefault_model = "nobody:m"\n', {}, "`providers.default_model` in .* names 'nobody'; write one"),
+        ("[providers]\ndefault_model = 3\n", {}, "Expected `str | null`"),
         ('[providers.lab]\nmodel = "x"\n', {}, "is a server of your own and has no `base_url`"),
         ('[providers.lab]\nbase_urls = "x"\n', {}, "unknown field"),
         ("providers = 3\n", {}, "is no table"),

@@ -30,6 +30,12 @@ def test_the_keys_of_vendors_are_secrets_by_themselves(nowhere: Path):
     assert found == {"OPENAI_API_KEY": "sk-12345678", "MISTRAL_API_KEY": "m-12345678"}
 
 
+def test_the_variable_that_the_settings_name_for_a_key_is_a_secret_too(nowhere: Path):
+    mine = '[providers.mine]\nbase_url = "http://there/v1"\nkey_env = "MY_KEY"\n'
+    (nowhere / "shoal" / "shoal.toml").write_text(mine)
+    assert secrets_from(environ=environ(nowhere, MY_KEY="k-12345678\n")) == {"MY_KEY": "k-12345678"}
+
+
 def test_a_key_that_only_fills_its_place_is_no_secret(nowhere: Path):
     assert secrets_from(environ=environ(nowhere, SHOAL_API_KEY="none", OPENAI_API_KEY="")) == {}
 

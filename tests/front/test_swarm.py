@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -51,7 +52,7 @@ async def test_a_swarm_without_arguments_is_offline_and_in_memory():
         assert isinstance(swarm.journal, MemoryJournal)
         run = await swarm.spawn(ANSWERS, task="Say something.")
         assert run.name == "answers"
-        assert [s.provider.name for s in swarm.hall.serving(None, None)] == ["offline"]
+        assert [s.provider.name for s in swarm.hall.serving(None, None, None)] == ["offline"]
 
 
 async def test_the_environment_names_the_provider(monkeypatch: pytest.MonkeyPatch):
@@ -157,6 +158,21 @@ async def test_a_telemetry_of_the_users_gets_the_spans_and_stays_open(tmp_path: 
         assert "telemetry" in swarm.tree.render()
     assert [span.name for span in sink.spans][-1] == "invoke_agent answers"
     assert sink.flushed > 0
+
+
+async def test_telemetry_of_the_users_catches_up_with_a_run_that_began_before(tmp_path: Path):
+    sink = Kept()
+    async with shoal.Swarm([silent()], journal=tmp_path / "runs.db") as swarm:
+        run = await swarm.spawn(ANSWERS, task="What is it?", workdir=tmp_path)
+    async with shoal.Swarm([answering("42")], journal=tmp_path / "runs.db", telemetry=Telemetry(sink)) as swarm:
+        await (await swarm.resume_tree(run.run_id)).result()
+    assert [span.name for span in sink.spans][-1] == "invoke_agent answers"
+
+
+async def test_telemetry_keeps_the_history_that_it_was_made_with():
+    own = Telemetry(Kept(), history=MemoryJournal())
+    async with shoal.Swarm([silent()], telemetry=own) as swarm:
+        assert own._following.history is not swarm.journal
 
 
 async def test_a_swarm_may_be_opened_again_with_the_same_telemetry(tmp_path: Path):
@@ -265,3 +281,26 @@ async def test_one_call_returns_a_failed_outcome_where_that_is_wanted(tmp_path: 
 async def test_one_call_refuses_what_cannot_start():
     with pytest.raises(SpawnRefused, match="no folder"):
         await shoal.run(ANSWERS, task="?", workdir="/nowhere", providers=[answering("42")])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            ["openai"],
+            r"holds 'openai', which is no provider; make `shoal\.providers\.openai\(…\)`, or set `SHOAL_PROVIDER`",
+        ),
+        ("openai-chat", r"make `shoal\.providers\.openai_chat\(…\)`"),
+        (["gpt"], "holds 'gpt', which is no provider; make one"),
+        (ScriptedProvider(), "is <ScriptedProvider .*> alone; give a list of it"),
+        (3, r"`providers` is 3; give a list, such as"),
+    ],
+)
+def test_what_is_no_list_of_providers_is_refused_with_what_to_write(given: Any, said: str):
+    with pytest.raises(ConfigInvalid, match=said):
+        shoal.Swarm(given)
+
+
+def test_telemetry_among_the_observers_is_refused_since_it_would_send_nothing():
+    with pytest.raises(ConfigInvalid, match="give it as `telemetry=` instead"):
+        shoal.Swarm(observers=[Telemetry(lambda _spans: None)])

@@ -112,6 +112,18 @@ def test_a_repeated_attempt_is_an_event_and_is_counted(told: Story):
     assert [event.attributes["shoal.delay_s"] for event in span.events] == [0.5, 1.0]
 
 
+def test_what_an_attempt_that_was_cut_may_have_cost_is_said_and_is_in_no_sum(told: Story):
+    started = told.ask()
+    told.add(InferenceRetried("stage", started, 1, "PartialReply", "cut", 0.5, Decimal("0.25")))
+    told.add(InferenceFailed("stage", started, "PartialReply", "cut", cost=Decimal("0.5")))
+    told.end()
+    spans = spans_of(told)
+    [retry] = one(spans, "chat m").events
+    assert retry.attributes["shoal.cost.cut_usd"] == 0.25
+    assert one(spans, "chat m").attributes["shoal.cost.cut_usd"] == 0.5
+    assert one(spans, "invoke_agent desk").attributes["shoal.cost.usd"] == 0.0
+
+
 def test_a_request_says_how_its_prompt_went_on(told: Story):
     told.add(PromptEpoch("eviction", 120, 3), PromptAmended("plan", "turn", None, 4))
     told.answer(told.ask())

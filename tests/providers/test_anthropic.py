@@ -77,6 +77,22 @@ async def test_a_beta_that_a_request_needs_is_asked_for_with_it():
     assert "anthropic-beta" not in server.received[1].headers
 
 
+async def test_betas_among_the_further_headers_stay_beside_those_that_a_request_needs():
+    scoped = Message("system", (Text.of("now"),), turn_scoped=True)
+    tailed = request(user("hi"), scoped, model=MODEL, timeout_s=10.0)
+    async with serving(streamed(*WHOLE)) as server:
+        await replied(server.url, tailed, betas=("b-2",), headers={"Anthropic-Beta": "b-1, b-2"})
+    assert server.received[0].headers["anthropic-beta"] == "b-1,b-2,mid-conversation-system-clear-at-2026-08-21"
+
+
+async def test_a_model_of_any_name_is_asked_about_at_the_vendor():
+    async with serving(answer(200, {})) as server:
+        made = provider(server.url)
+        await made.discover("http://elsewhere/?a=b#c")
+        await made.aclose()
+    assert server.received[0].path == "/v1/models/http%3A%2F%2Felsewhere%2F%3Fa%3Db%23c"
+
+
 async def test_without_a_key_none_is_sent():
     async with serving(streamed(*WHOLE)) as server:
         made = anthropic(base_url=server.url.removesuffix("/v1"))

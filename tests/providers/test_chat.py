@@ -216,6 +216,12 @@ def test_tools_are_sent_with_names_that_the_vendor_takes():
     assert made[0]["function"]["name"].startswith("server_tool_")
 
 
+def test_a_schema_that_describes_no_object_takes_any_object():
+    offered = tools(tool("a", b'{"properties":{}}'), tool("b", b"[]"), tool("c", b'{"type":"string"}'), tool("d"))
+    made = body(request(user("x"), tools=offered))["tools"]
+    assert [one["function"]["parameters"]["type"] for one in made] == ["object"] * 4
+
+
 def test_names_of_tools_lead_back():
     made = GENERIC.tools(tools(tool("server.tool")))
     assert list(made.names.values()) == ["server.tool"]

@@ -113,7 +113,7 @@ def test_a_whole_completion_is_read_as_one_chunk():
 
 def test_the_id_in_the_headers_wins():
     reply = ChatReply(ASKED, headers={"x-request-id": "r"}, names={})
-    fed(reply, b'{"id": "c-1"}')
+    fed(reply, json.dumps({"id": "c-1", **delta("stop")}).encode())
     fed(reply, b"[DONE]")
     assert reply.completed(prompt_bytes=0).request_id == "r"
 
@@ -147,7 +147,7 @@ def test_a_refusal_is_text_that_finishes_as_one():
     assert (str(made.reply.text), made.finish) == ("no", "refusal")
 
 
-@pytest.mark.parametrize("reason", ["error", "insufficient_system_resource"])
+@pytest.mark.parametrize("reason", ["abort", "error", "insufficient_system_resource"])
 def test_a_reply_that_the_server_gave_up_is_none(reason: str):
     with pytest.raises(ProviderUnavailable, match=reason):
         completed(delta(reason, content="a"))
@@ -404,3 +404,26 @@ def test_images_that_come_with_a_reply_are_parts():
     here = {"image_url": {"url": "data:image/png;base64," + base64.b64encode(b"bytes").decode()}}
     elsewhere = {"image_url": {"url": "https://example.com/a.png"}}
     assert completed(delta(images=[here, elsewhere, {}])).reply.parts == (b"bytes",)
+
+
+def test_an_end_mark_behind_nothing_is_the_end_of_no_reply():
+    with pytest.raises(ProviderUnavailable, match="end mark"):
+        completed()
+
+
+def test_a_counter_that_is_null_leaves_the_next_one_its_say():
+    usage = {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": None}}
+    assert usage_of({**usage, "prompt_cache_hit_tokens": 4}) == Usage(5, 4)
+    assert usage_of(usage, {"cache_n": 3}) == Usage(6, 3)
+
+
+def test_json_of_any_depth_is_an_error_of_the_server():
+    with pytest.raises(ProviderUnavailable, match="none of its API"):
+        fed(fresh(), b'{"usage":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001)
+
+
+def test_a_secret_at_the_edge_of_what_is_quoted_is_struck_out_whole():
+    reply = ChatReply(Asked("acme", "m", ("sk-secret-key",)), headers={}, names={})
+    with pytest.raises(ProviderUnavailable) as caught:
+        fed(reply, b"x" * 195 + b"sk-secret-key")
+    assert str(caught.value).count("sk-") == 0

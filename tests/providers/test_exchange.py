@@ -159,6 +159,18 @@ async def test_a_reply_that_is_cut_each_time_is_partial():
     assert isinstance(error.__cause__, ProviderUnavailable)
 
 
+async def test_the_cost_of_an_attempt_is_told_once():
+    told: list[ProviderError] = []
+    with pytest.raises(PartialReply) as caught:
+        await exchange(
+            ScriptedProvider(Say("abcdefgh", cut_after=8), blip()),
+            request(user("x")),
+            policy=RetryPolicy(attempts=2),
+            on_retry=lambda _, error, __: told.append(error),
+        )
+    assert [getattr(error, "cost_usd", None) is None for error in (*told, caught.value)] == [False, True]
+
+
 async def test_what_had_arrived_is_kept_though_the_last_attempt_brought_nothing():
     with pytest.raises(PartialReply) as caught:
         await exchange(

@@ -216,6 +216,12 @@ def test_why_it_stopped(reason: str, finish: str):
     assert completed(chunk({"text": "a"}, finish=reason)).finish == finish
 
 
+def test_a_reason_that_is_not_set_is_none():
+    unset = {"promptFeedback": {"blockReason": "BLOCKED_REASON_UNSPECIFIED"}}
+    with pytest.raises(ProviderUnavailable, match="end mark"):
+        completed(chunk({"text": "a"}, finish="FINISH_REASON_UNSPECIFIED", **unset))
+
+
 def test_a_prompt_that_was_blocked_is_a_refusal():
     assert (
         completed({"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {"promptTokenCount": 3}}).finish
@@ -302,3 +308,20 @@ def test_a_stream_without_a_reason_to_finish_is_cut():
 
 def test_the_repr_says_how_far_it_is():
     assert repr(fresh()) == f"<GeminiReply of {MODEL}, finish None>"
+
+
+def test_an_end_mark_that_a_gateway_adds_says_nothing():
+    reply = fresh()
+    feed(reply, chunk({"text": "a"}, finish="STOP"))
+    assert list(reply.feed(Event(b"[DONE]"))) == []
+    assert str(reply.completed(prompt_bytes=0).reply.text) == "a"
+
+
+def test_a_character_that_was_cut_in_a_part_that_goes_back_is_replaced_there():
+    reply = fresh()
+    part = b'{"executableCode":{"code":"b\xff"}}'
+    assert list(reply.feed(Event(b'{"candidates":[{"content":{"parts":[%b]}}]}' % part))) == []
+    feed(reply, chunk({"text": "a"}, finish="STOP"))
+    state = reply.completed(prompt_bytes=0).reply.state
+    assert state is not None
+    assert '{"executableCode":{"code":"b\N{REPLACEMENT CHARACTER}"}}'.encode() in state.data

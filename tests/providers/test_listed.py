@@ -13,14 +13,23 @@ from typing import Any
 
 import pytest
 
-from shoal.providers import Price, facts_of, list_source, profiles_from, shipped_models, shipped_profile, shipped_source
+from shoal.providers import (
+    Price,
+    facts_of,
+    list_source,
+    list_trouble,
+    profiles_from,
+    shipped_models,
+    shipped_profile,
+    shipped_source,
+)
 from shoal.providers import _listed as module
 from shoal.providers._listed import _price, listed
 from shoal.providers._profiles import _shipped
 
 
 def forget() -> None:
-    module._snapshot.cache_clear()
+    module._opened.cache_clear()
     listed.cache_clear()
 
 
@@ -46,7 +55,7 @@ def says(installed: Any, types: Any) -> Any:
 
     def say(prices: Any, window_tokens: int | None = None) -> None:
         row = types.ModelInfo(id="m", match=None, name="m", context_window=window_tokens, prices=prices)
-        found = SimpleNamespace(find_provider_model=lambda *_: (None, row))
+        found = SimpleNamespace(find_provider_model=lambda *_: (None, row), providers=[SimpleNamespace(models=[row])])
         installed.set_custom_snapshot(found)
 
     return say
@@ -57,7 +66,7 @@ def says(installed: Any, types: Any) -> Any:
 
 def test_without_the_list_the_shipped_rows_hold():
     forget()
-    assert list_source() is None
+    assert (list_source(), list_trouble()) == (None, None)
     assert listed("gpt-5.4") is None
     assert {dict(shipped_profile(model).sources)["price"] for model in shipped_models()} == {shipped_source()}
 
@@ -145,6 +154,50 @@ def test_a_price_by_the_hour_is_none(says: Any, types: Any):
     assert shipped_profile("deepseek-v4-pro").price == _shipped()["deepseek-v4-pro"].price
 
 
+def test_a_model_without_any_price_has_none(says: Any):
+    says([], window_tokens=777)
+    profile = shipped_profile("whatever")
+    assert (profile.window_tokens, profile.price) == (777, None)
+
+
+# --- a list that is broken
+
+
+def test_nothing_is_wrong_with_the_list_that_is_maintained(installed: Any):
+    assert list_trouble() is None
+
+
+def test_a_row_that_makes_no_sense_leaves_what_ships_in_place(says: Any, types: Any):
+    says(types.ModelPrice(input_mtok=Decimal(3), output_mtok="dear"), window_tokens=777)
+    assert shipped_profile("gpt-6.1-sol") == _shipped()["gpt-6-1-sol"]
+    assert list_trouble() is not None
+
+
+def test_a_window_that_is_none_is_not_taken(says: Any):
+    says([], window_tokens=-1)
+    assert shipped_profile("gpt-6.1-sol").window_tokens == _shipped()["gpt-6-1-sol"].window_tokens
+
+
+def test_a_list_that_cannot_be_opened_takes_nothing_down(installed: Any, monkeypatch: pytest.MonkeyPatch):
+    def broken() -> None:
+        raise ValueError("half a file")
+
+    monkeypatch.setattr(installed, "get_snapshot", broken)
+    assert (list_source(), list_trouble()) == (None, "ValueError: half a file")
+    assert shipped_profile("gpt-6.1-sol").price == _shipped()["gpt-6-1-sol"].price
+    assert shipped_profile("grok-4").price is None
+
+
+def test_a_list_whose_own_package_lacks_something_is_broken_and_not_absent(
+    installed: Any, monkeypatch: pytest.MonkeyPatch
+):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "genai_prices"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "httpx2", None)
+    assert "httpx2" in str(list_trouble())
+    assert list_source() is None
+
+
 # --- what a price can say
 
 
@@ -191,6 +244,10 @@ def test_one_multiple_for_all_is_said_once():
         {"input_mtok": Tiered(2, (100, 4)), "output_mtok": Tiered(2, (200, 4))},
         {"input_mtok": Decimal(1), "output_mtok": Tiered(2, (200, 4))},
         {"input_mtok": Decimal(1), "output_mtok": Tiered(2, (200, 4), (300, 5))},
+        {"input_mtok": Decimal(1), "output_mtok": Decimal(1), "requests_kcount": Decimal(12)},
+        {"input_mtok": Decimal(1), "output_mtok": Decimal(1), "output_reasoning_mtok": Decimal(3)},
+        {"input_mtok": Decimal(-1), "output_mtok": Decimal(1)},
+        {"input_mtok": Decimal(1), "output_mtok": Decimal("NaN")},
     ],
 )
 def test_a_price_that_cannot_be_said_exactly_is_none(amounts: dict[str, Any]):

@@ -334,6 +334,10 @@ def test_an_old_model_is_sent_a_temperature_within_its_range_and_nothing_beside_
     assert settings(OLD, options={"top_p": 0.5})["top_p"] == 0.5
 
 
+def test_a_temperature_that_is_no_number_is_for_the_vendor_to_refuse():
+    assert settings(OLD, options={"temperature": "hot"})["temperature"] == "hot"
+
+
 def test_no_sampling_from_the_version_on_that_refuses_it():
     assert "temperature" not in settings(OLD, temperature=0.5, version="2026-10-21")
 

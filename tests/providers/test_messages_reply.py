@@ -324,3 +324,20 @@ def test_the_repr_says_how_far_it_is():
     reply = fresh()
     feed(reply, *text(0, "a"))
     assert repr(reply) == f"<MessagesReply of {MODEL}, 1 blocks>"
+
+
+def test_a_character_that_was_cut_in_a_block_that_goes_back_is_replaced_there():
+    reply = fresh()
+    feed(reply, start())
+    damaged = b'{"type":"content_block_start","index":0,"content_block":{"type":"novelty","a":"b\xff"}}'
+    assert list(reply.feed(Event(damaged))) == []
+    feed(reply, *text(1, "c"), *end())
+    state = reply.completed(prompt_bytes=0).reply.state
+    assert state is not None
+    assert '{"type":"novelty","a":"b\N{REPLACEMENT CHARACTER}"}'.encode() in state.data
+
+
+def test_a_block_that_is_no_object_is_an_error():
+    whole = {"type": "message", "content": ["a"], "stop_reason": "end_turn"}
+    with pytest.raises(ProviderUnavailable, match="none of its API"):
+        feed(fresh(), whole)

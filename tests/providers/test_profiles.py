@@ -80,6 +80,9 @@ def test_every_key_of_a_row_is_read():
         ({"price": {"input": -1, "output": 1}}, "`input` is -1"),
         ({"price": {"input": "much", "output": 1}}, "'much'"),
         ({"price": {"input": "NaN", "output": 1}}, "'NaN'"),
+        ({"input_types": "image/*"}, "a list of mime patterns"),
+        ({"input_types": ["image/*", "pdf"]}, "a list of mime patterns"),
+        ({"input_types": ["image/*", 1]}, "a list of mime patterns"),
     ],
 )
 def test_a_row_that_is_of_no_use_is_refused_with_its_place(row: dict[str, Any], said: str):

@@ -207,3 +207,18 @@ async def test_the_repr_shows_what_is_left():
     assert (
         repr(limit) == "<RateLimit <Budget of 2 a minute, 1 left> requests, <Budget of None a minute, 0 left> tokens>"
     )
+
+
+@pytest.mark.parametrize("said", ["\xb2", "nan", "inf", "-1", "1e400", "9" * 400, "", "soon"])
+async def test_what_is_no_number_is_no_limit(said: str):
+    limit = RateLimit()
+    limit.observe({"x-ratelimit-limit-requests": said, "anthropic-ratelimit-tokens-limit": said})
+    assert (limit.requests_per_minute, limit.tokens_per_minute) == (None, None)
+
+
+async def test_a_limit_that_cannot_be_meant_costs_two_minutes_at_most():
+    limit = RateLimit()
+    charged = await limit.admit(9_000)
+    limit.observe({"x-ratelimit-limit-tokens": "9"})
+    limit.settle(charged, Usage(uncached=9_000_000))
+    assert await waited(limit, 9_000) == 120

@@ -36,6 +36,19 @@ def error(**said: Any) -> dict[str, Any]:
         (error(code="insufficient_quota", type="insufficient_quota"), 429, ProviderSetup),
         (error(message="Your credit balance is too low"), 400, ProviderSetup),
         (error(message="out of credits"), 402, ProviderSetup),
+        (
+            error(message="You exceeded your current quota, please check your plan and billing details."),
+            429,
+            ProviderSetup,
+        ),
+        (error(message="You have reached your specified API usage limits."), 400, ProviderSetup),
+        (error(message="The usage limit has been reached"), 429, ProviderSetup),
+        (
+            error(type="invalid_request_error", message="Invalid schema for function 'billing_lookup'"),
+            400,
+            ProviderRefused,
+        ),
+        (error(), 407, ProviderSetup),
         (error(code="invalid_api_key"), 400, ProviderSetup),
         (error(), 401, ProviderSetup),
         (error(), 403, ProviderSetup),
@@ -50,6 +63,8 @@ def error(**said: Any) -> dict[str, Any]:
         (error(message="The model is overloaded"), 503, ProviderBusy),
         (error(message="Loading model", type="unavailable_error"), 503, ProviderUnavailable),
         (error(), 408, ProviderUnavailable),
+        (error(), 425, ProviderUnavailable),
+        (error(code=499, status="CANCELLED"), 499, ProviderUnavailable),
         (error(), 409, ProviderUnavailable),
         (error(), 500, ProviderUnavailable),
         (error(type="server_error"), 200, ProviderUnavailable),
@@ -161,7 +176,11 @@ def test_an_error_carries_who_was_asked_the_request_and_the_status():
         ({"error": {"message": "outer", "metadata": {"raw": "plain inner"}}}, "plain inner"),
         ({"error": {"message": "outer", "metadata": {"raw": {"message": "object inner"}}}}, "object inner"),
         (b"not json", "not json"),
-        (b"<html><body>413</body></html>", "an HTML page"),
+        (b"<html><body>413</body></html>", "an HTML page (HTTP 400)"),
+        (b'\xef\xbb\xbf{"error": "behind a mark"}', "acme: behind a mark"),
+        ('{"error": "of two bytes each"}'.encode("utf-16"), "acme: of two bytes each"),
+        ({"error": {"message": "half \ud83d"}}, "half \N{REPLACEMENT CHARACTER}"),
+        ({"error": {"message": "outer", "metadata": {"raw": "\ud83d half"}}}, "\N{REPLACEMENT CHARACTER} half"),
         (b"\xff", "\N{REPLACEMENT CHARACTER}"),
         (b"[" * 100_000, "[["),
         ([], "HTTP 400"),
@@ -209,10 +228,21 @@ def test_a_missing_key_is_not_retried_whatever_the_vendor_says():
         ({"retry-after": "Thu, 01 Jan 1970 00:01:40 GMT"}, 90.0),
         ({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}, 0.0),
         ({"retry-after": "tomorrow"}, None),
+        ({"retry-after": "Fri, 31 Dec 99999999999 23:59:59 GMT"}, None),
     ],
 )
 def test_the_wait_that_the_vendor_asks_for_is_read(headers: dict[str, str], wait_s: float | None):
     assert retry_after_s(headers, 10.0) == wait_s
+
+
+def test_a_limit_that_is_over_soon_is_no_drained_account_though_its_words_are_about_money():
+    words = "You exceeded your current quota, please check your plan and billing details."
+    said = error(status="RESOURCE_EXHAUSTED", message=words, details=[{"retryDelay": "34s"}])
+    found = refused(said, 429)
+    assert isinstance(found, ProviderBusy)
+    assert found.retry_after_s == 34.0
+    assert type(refused(error(message=words), 429, retry_after="9")) is ProviderBusy
+    assert type(refused(error(code="rate_limit_exceeded", message=words), 429)) is ProviderBusy
 
 
 def test_a_busy_vendor_says_how_long():
@@ -230,3 +260,20 @@ def test_a_failure_that_says_how_long_it_lasts_is_a_busy_vendor(status: int, sho
     found = refused(error(), status, retry_after="3", x_should_retry=should_retry)
     assert isinstance(found, ProviderBusy)
     assert found.retry_after_s == 3.0
+
+
+def test_a_number_that_no_window_has_is_no_number():
+    found = refused(error(message="prompt is too long: " + "9" * 5000 + " tokens > 5 maximum"))
+    assert isinstance(found, ContextOverflow)
+    assert (found.prompt_tokens, found.window_tokens) == (None, 5)
+
+
+@pytest.mark.parametrize("status", [204, 302, 404, 405])
+def test_who_is_not_there_is_looked_for_in_the_base_url(status: int):
+    assert "base URL" in str(refused(error(), status))
+    assert "base URL" not in str(refused(error(code="model_not_found"), status))
+
+
+def test_the_body_names_the_request_where_no_header_does():
+    assert refused({"error": {"message": "no"}, "request_id": "r-2"}).request_id == "r-2"
+    assert refused({"error": {"message": "no"}, "request_id": "r-2"}, request_id="r-1").request_id == "r-1"

@@ -210,6 +210,7 @@ def test_a_model_that_does_not_reason_is_asked_for_no_reasoning():
     assert settings(plain, options={"reasoning": {"effort": "low"}})["include"] == ["reasoning.encrypted_content"]
     wanted = settings(options={"include": ["message.output_text.logprobs"]})["include"]
     assert wanted == ["message.output_text.logprobs", "reasoning.encrypted_content"]
+    assert settings(options={"include": [{"a": 1}, "b"]})["include"] == ["b", "reasoning.encrypted_content"]
 
 
 def test_the_shortest_reply_that_is_taken_is_asked_for():

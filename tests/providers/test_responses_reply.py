@@ -291,6 +291,9 @@ def test_a_server_that_counts_nothing_is_estimated():
         (end("failed", error={"code": "server_error", "message": "oops"}), ProviderUnavailable),
         (end("failed", error={"code": "invalid_prompt", "message": "no"}), ProviderRefused),
         (end("failed"), ProviderUnavailable),
+        ({"type": "response.failed"}, ProviderUnavailable),
+        ({"type": "response.completed", "response": {"status": "cancelled"}}, ProviderUnavailable),
+        ({"object": "response", "status": "in_progress"}, ProviderUnavailable),
         ({"error": {"code": "server_error"}}, ProviderUnavailable),
     ],
 )
@@ -322,3 +325,19 @@ def test_what_the_model_drew_is_a_part():
     feed(reply, *item(0, picture, [], picture), *item(1, begun, [], begun), {"type": "response.completed"})
     made = reply.completed(prompt_bytes=0).reply
     assert (made.parts, made.state) == ((b"bytes",), None)
+
+
+def test_a_reply_that_was_cut_at_its_limit_says_so_by_its_event_alone():
+    response = {"incomplete_details": {"reason": "max_output_tokens"}}
+    assert completed(*message(0, "a"), {"type": "response.incomplete", "response": response}).finish == "length"
+
+
+def test_a_character_that_was_cut_in_an_item_that_goes_back_is_replaced_there():
+    reply = fresh()
+    item = b'{"type":"reasoning","encrypted_content":"e","a":"b\xff"}'
+    damaged = b'{"type":"response.output_item.done","output_index":0,"item":%b}' % item
+    assert list(reply.feed(Event(damaged))) == []
+    feed(reply, *message(1, "c"), end())
+    state = reply.completed(prompt_bytes=0).reply.state
+    assert state is not None
+    assert '"a":"b\N{REPLACEMENT CHARACTER}"'.encode() in state.data

@@ -62,6 +62,11 @@ async def test_all_that_a_vendor_says_can_be_said():
     assert anyio.current_time() == pytest.approx(3.0, abs=0.5)
 
 
+async def test_a_defect_is_raised_as_it_is():
+    with pytest.raises(RuntimeError, match="a defect"):
+        await answered(ScriptedProvider(RuntimeError("a defect")))
+
+
 async def test_an_error_is_raised():
     with pytest.raises(ProviderRefused):
         await answered(ScriptedProvider(ProviderRefused("no")))

@@ -118,3 +118,20 @@ def test_events_of_any_lines_with_any_ends_do_not_depend_on_the_cuts(lines: list
     ends = data.draw(st.lists(st.sampled_from(["\n", "\r", "\r\n"]), min_size=len(lines), max_size=len(lines)))
     stream = "".join(line + end for line, end in zip(lines, ends, strict=True)).encode()
     assert decoded(*[stream[i : i + 1] for i in range(len(stream))]) == decoded(stream)
+
+
+def ended(*reads: bytes) -> list[Event]:
+    decoder = SseDecoder()
+    read = [event for one in reads for event in decoder.feed(one)]
+    return read + decoder.end()
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("before", [b"", b"data: {}\n\n", b"data: {}\r\n\r\n"])
+def test_an_event_whose_empty_line_is_missing_is_one_at_the_end(before: bytes, end: bytes):
+    assert ended(before, b"event: e\ndata: [DONE]" + end)[-1] == Event(b"[DONE]", "e")
+
+
+@pytest.mark.parametrize("held", [b"", b": ping", b"event: e\n", b'data: {"a":', b"data: [DON", b"data:"])
+def test_an_event_that_was_cut_is_none(held: bytes):
+    assert ended(b"data: {}\n\n", held) == [Event(b"{}")]

@@ -86,6 +86,23 @@ def test_a_package_that_ships_something_else_is_not_trusted(monkeypatch: pytest.
     assert tokens.find_vocabulary("o200k_base") is None
 
 
+@pytest.mark.parametrize("damage", [b"", b"\x1f\x8b", b"\x1f\x8b\x08\0\0\0\0\0\0\0nonsense"])
+def test_a_package_that_is_damaged_is_no_vocabulary(damage: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "o200k_base.tiktoken.gz").write_bytes(damage)
+    monkeypatch.setattr(tokens.resources, "files", lambda _name: tmp_path)
+    assert tokens.find_vocabulary("o200k_base") is None
+
+
+def test_a_user_without_a_home_has_no_cache_and_no_error(monkeypatch: pytest.MonkeyPatch):
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(tokens.Path, "home", homeless)
+    assert tokens.find_vocabulary("o200k_base") is None
+
+
 def test_a_package_without_its_data_is_no_vocabulary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tokens.resources, "files", lambda _name: tmp_path)
     assert tokens.find_vocabulary("o200k_base") is None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import quote
 
 import anyio
 import httpx
@@ -11,7 +13,7 @@ import pytest
 from providers_loopback import events, text
 from providers_parts import request, user
 
-from shoal.errors import ConfigInvalid, ProviderRefused, ProviderUnavailable
+from shoal.errors import ConfigInvalid, ProviderRefused, ProviderSetup, ProviderUnavailable
 from shoal.providers import Completed, ModelProfile, RetryPolicy, Timeouts, Wire, compatible, exchange
 from shoal.providers._refusals import Asked
 from shoal.providers._transport import Transport
@@ -194,7 +196,20 @@ async def test_closing_closes_the_client_once():
 # --- the factory
 
 
-@pytest.mark.parametrize("url", ["there/v1", "ftp://there", "http://", "http://there/v1?key=secret"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "there/v1",
+        "ftp://there",
+        "http://",
+        "http://there/v1?key=secret",
+        "http://there/v1#secret",
+        "http://there:99999/secret",
+        "http://me:secret/word@there/v1",
+        "http://[::1",
+        "http://there/\0",
+    ],
+)
 def test_a_url_that_leads_nowhere_is_refused(url: str):
     with pytest.raises(ConfigInvalid) as caught:
         compatible(url)
@@ -248,3 +263,80 @@ async def test_an_error_of_the_network_that_holds_a_secret_is_not_kept_as_the_ca
         async with transport.post("/x", None, Asked("p", "m", ("a-secret",)), timeout_s=1):
             pass
     assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("key", ["sk-secret\n", "sk-secret\u00e9", "sk-\0secret", ""])
+def test_a_key_that_no_header_takes_is_refused_at_once_and_not_repeated(key: str):
+    with pytest.raises(ConfigInvalid, match="'Authorization' cannot be sent") as caught:
+        compatible("http://there/v1", api_key=key)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("ALL_PROXY", "socks9://me:a-secret@there"),
+        ("ALL_PROXY", "http://me:a-secret/word@there"),
+        ("SSL_CERT_FILE", "/no/such/file"),
+    ],
+)
+async def test_an_environment_that_lets_nothing_through_is_for_a_person_to_mend(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ProviderSetup) as caught:
+        await exchange(compatible("http://there/v1"), request(user("x")))
+    assert variable in caught.value.remedy
+    assert "secret" not in str(caught.value)
+
+
+SECRET = "sk-very/secret+key"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"base_url": "http://there/v1", "api_key": SECRET},
+        {"base_url": "http://there/v1", "headers": {"authorization": f"Bearer {SECRET}"}},
+        {"base_url": f"http://{quote(SECRET, safe='')}@there/v1"},
+        {"base_url": f"http://me:{quote(SECRET, safe='')}@there/v1"},
+    ],
+    ids=["a key", "a word of a header", "a user without a password", "a password"],
+)
+@pytest.mark.parametrize("form", [SECRET, quote(SECRET, safe="")], ids=["plain", "quoted"])
+async def test_a_secret_is_struck_out_wherever_it_was_given_and_however_it_comes_back(
+    settings: dict[str, Any], form: str
+):
+    http = httpx.MockTransport(lambda _: httpx.Response(401, json={"error": {"message": f"what is {form}?"}}))
+    provider = compatible(http=http, **settings)
+    with pytest.raises(ProviderSetup, match=r"what is \*\*\*\?"):
+        await exchange(provider, request(user("x")))
+
+
+async def test_of_two_headers_of_one_name_the_further_one_is_sent():
+    seen: list[httpx.Request] = []
+
+    def noted(asked: httpx.Request) -> httpx.Response:
+        seen.append(asked)
+        return httpx.Response(401)
+
+    more = {"authorization": "Bearer mine", "user-agent": "my tool"}
+    provider = compatible(
+        "http://me:password@there/v1", api_key="theirs", headers=more, http=httpx.MockTransport(noted)
+    )
+    with pytest.raises(ProviderSetup):
+        await exchange(provider, request(user("x")))
+    assert seen[0].headers.get_list("authorization") == ["Bearer mine"]
+    assert seen[0].headers.get_list("user-agent") == ["my tool"]
+
+
+async def test_a_redirect_is_not_followed_and_takes_no_key_elsewhere():
+    seen: list[str] = []
+
+    def moved(asked: httpx.Request) -> httpx.Response:
+        seen.append(asked.url.host)
+        return httpx.Response(307, headers={"location": "http://elsewhere/v1/chat/completions"})
+
+    with pytest.raises(ProviderRefused, match="HTTP 307; check that the base URL is right"):
+        await exchange(compatible("http://there/v1", http=httpx.MockTransport(moved)), request(user("x")))
+    assert seen == ["there"]

@@ -114,7 +114,7 @@ def system_text(body: dict[str, Any]) -> str:
 
 def folded(swarm: Swarm, run: Run[Any]) -> RunState:
     """Return what the journal of *run* adds up to, without its live state."""
-    return swarm.hall.load(run.run_id)
+    return swarm.hall.home.load(run.run_id)
 
 
 def write_files(folder: Path, files: dict[str, str]) -> Path:

@@ -109,7 +109,7 @@ async def test_a_function_is_found_by_its_name_where_that_can_be_imported(tmp_pa
 async def test_a_function_that_cannot_be_found_is_named(gone: str):
     async with swarm_of(ScriptedProvider()) as swarm:
         with pytest.raises(DefinitionMissing, match="give it again with"):
-            swarm.hall.function(gone)
+            swarm.hall.programs.function(gone)
 
 
 async def test_a_function_whose_source_changed_is_named_before_it_goes_on(tmp_path: Path):

@@ -142,7 +142,7 @@ async def test_a_parent_that_waits_for_its_agent_holds_no_place_in_a_pool_and_le
     async with swarm_of(provider, limits=Limits(idle_s=60)) as swarm:
         run = await swarm.spawn(PARENT, task="x", workdir=work)
         await anyio.sleep(300)
-        assert run.run_id not in swarm.hall.live
+        assert run.run_id not in swarm.hall.home.live
         assert swarm.hall.pools.get("tools").statistics().busy == 0
         assert (await run.result()).output == "done"
 
@@ -419,7 +419,7 @@ async def test_a_sleeping_run_is_brought_back_to_have_a_child(tmp_path: Path, wo
     async with swarm_of(provider, limits=Limits(idle_s=60)) as swarm:
         run = await swarm.spawn(PARENT, task="x", workdir=work)
         await anyio.sleep(300)
-        assert run.run_id not in swarm.hall.live
+        assert run.run_id not in swarm.hall.home.live
         child = await run.spawn(child_files(tmp_path), task="x")
         assert (await child.result()).output == "eight"
         assert (await run.result()).output == "done"
@@ -468,7 +468,7 @@ async def test_a_child_whose_parent_ended_while_nobody_looked_is_ended_when_it_i
         run = await swarm.spawn(PARENT, task="x", workdir=work)
         child = await run.spawn(child_files(tmp_path), task="x")
         await swarm.side.terminate_child("housekeeping")
-        live = swarm.hall.live[run.run_id]
+        live = swarm.hall.home.live[run.run_id]
         live.emit(RunEndedEvent("complete", "it was enough"))
         await live.durable()
     journal.close()
@@ -609,7 +609,7 @@ async def test_a_function_of_a_run_that_sleeps_reaches_what_is_below_it(tmp_path
     async with swarm_of(provider, limits=Limits(idle_s=60)) as swarm:
         run = await swarm.spawn(PARENT, task="x", workdir=work, tools=[weigh])
         await anyio.sleep(300)
-        assert run.run_id not in swarm.hall.live
+        assert run.run_id not in swarm.hall.home.live
         (child,) = payloads(events_of(swarm, run), "ChildSpawned")
         deep = await swarm.get(child.child).spawn(child_files(tmp_path, weigher()), task="x")
         assert (await deep.result()).output == "it weighs 3"

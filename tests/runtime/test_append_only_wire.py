@@ -140,7 +140,7 @@ async def test_every_request_is_legal_and_begins_with_what_the_epoch_has_sent(se
                 run = await swarm.spawn(blueprint(*stages(), regions=REGIONS), task="news", workdir=tmp_path)
                 await run.result()
             events = events_of(swarm, run)
-            assert folded(swarm, run).dump()["epoch"] == swarm.hall.load(run.run_id).dump()["epoch"]
+            assert folded(swarm, run).dump()["epoch"] == swarm.hall.home.load(run.run_id).dump()["epoch"]
         assert [str(violation) for violation in server.violations] == []
         sent = [exchange.body for exchange in server.journal if "Give the task" not in str(exchange.body)]
     assert unchanged(events, sent) > 0

@@ -11,9 +11,10 @@ import pytest
 from runkit import TALK, TASK, blueprint, bodies, edge, events_of, kinds, payloads, stage, swarm_of
 
 from shoal.blueprints import Blueprint, Budget, FanOut, ModelChoice, ModelSettings, Region, Stage
-from shoal.errors import RunIsPaused, SpawnRefused
+from shoal.errors import ConfigInvalid, RunIsPaused, SpawnRefused
 from shoal.providers import Price, Request, Usage
 from shoal.runtime import BudgetGiven, Event, SqliteJournal
+from shoal.runtime._orders import budget_of
 from shoal.testing import Say, ScriptedProvider, call
 
 pytestmark = pytest.mark.anyio
@@ -46,6 +47,42 @@ def spent(events: list[Event]) -> int:
 # --- one run
 
 
+@pytest.mark.parametrize(("said", "means"), [(0.1, "0.1"), (2, "2"), ("2.50", "2.50"), (Decimal("0.3"), "0.3")])
+def test_dollars_are_the_decimal_that_they_are_written_as(said: Any, means: str):
+    given = budget_of(BudgetGiven(max_cost_usd=said))
+    assert given is not None
+    assert str(given.max_cost_usd) == means
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"max_cost_usd": "much"}, "`max_cost_usd` of the budget is 'much'; give dollars, 0 or more"),
+        ({"max_cost_usd": True}, "`max_cost_usd` of the budget is True"),
+        ({"max_cost_usd": -1}, r"is Decimal\('-1'\); give dollars"),
+        ({"max_cost_usd": float("nan")}, r"is Decimal\('NaN'\); give dollars"),
+        ({"max_tokens": 0}, "`max_tokens` of the budget is 0; give a whole number, 1 or more"),
+        ({"max_tokens": 1.5}, "is 1.5; give a whole number"),
+        ({"max_wall_s": 0}, "is 0; give seconds above 0"),
+        ({"max_wall_s": float("inf")}, "is inf; give seconds above 0, or `None` for no such limit"),
+    ],
+)
+async def test_a_limit_that_is_none_is_refused_before_anything_runs(limits: dict[str, Any], said: str):
+    async with swarm_of(scripted("never")) as swarm:
+        with pytest.raises(ConfigInvalid, match=said):
+            await swarm.spawn(steps(1), task="x", budget=BudgetGiven(**limits))
+        assert swarm.runs() == []
+
+
+async def test_a_limit_that_is_none_is_refused_where_a_run_would_go_on_with_it():
+    async with swarm_of(scripted(Say("x", delay_s=600.0))) as swarm:
+        run = await swarm.spawn(steps(1), task="x")
+        await run.pause()
+        with pytest.raises(ConfigInvalid, match="`max_tokens` of the budget is -3"):
+            await run.resume(budget=BudgetGiven(max_tokens=-3))
+        assert run.status == "paused"
+
+
 async def test_a_run_within_its_budget_notices_nothing():
     async with swarm_of(scripted(billed(50), billed(50))) as swarm:
         run = await swarm.spawn(steps(2, max_tokens=10_000), task="x")
@@ -58,7 +95,8 @@ async def test_a_run_that_reaches_its_budget_pauses_with_the_numbers():
         run = await swarm.spawn(steps(2, max_tokens=1000), task="x")
         with pytest.raises(RunIsPaused, match=r"its budget is reached: \d+ of `max_tokens` = 1000 are used") as caught:
             await run.result()
-        assert caught.value.remedy == f"raise it with `shoal resume {run.run_id} --max-tokens N`"
+        raised = f"raise it with `shoal resume {run.run_id} --max-tokens N`"
+        assert caught.value.remedy == f"{raised}, or let replies be shorter (`max_tokens` of the stage's model)"
         assert caught.value.numbers["limit"] == "max_tokens"
         (reached,) = payloads(events_of(swarm, run), "BudgetReached")
         assert (reached.most, int(reached.spent) >= 900) == ("1000", True)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from shoal.providers import EMPTY, Text
 from shoal.runtime._call_prompt import visible
 from shoal.runtime._call_tree import FOLD, call_tree
-from shoal.runtime._frames import Frames
 from shoal.runtime.events import (
     CallOpened,
     Event,
@@ -23,6 +22,7 @@ from shoal.runtime.events import (
     InferenceStarted,
     StepRecorded,
 )
+from shoal.runtime.state import Frames
 
 yaml: Any = pytest.importorskip("yaml")
 

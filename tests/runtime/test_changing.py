@@ -394,7 +394,7 @@ async def test_a_paused_run_is_changed_at_the_end_of_what_it_is_in_the_middle_of
 async def test_a_run_that_sleeps_is_changed_in_its_sleep():
     async with swarm_of(first("one", "two"), limits=Limits(idle_s=10.0)) as swarm:
         run = await paused(swarm)
-        assert not swarm.hall.live
+        assert not swarm.hall.home.live
         await swarm.resume_tree(run.run_id, blueprint=AFTER)
         assert (await run.result()).output == "two"
         assert swarm.state(run.run_id).program.blueprint == AFTER

@@ -227,7 +227,7 @@ async def test_a_run_that_is_cancelled_in_the_middle_leaves_nothing_under_way(
         await held.cancel("enough")
         assert (await run.result()).status == "cancelled"
         assert {row.status for row in swarm.journal.runs()} == {"cancelled"}
-        assert (point.at_work, dict(swarm.hall.live), swarm.questions()) == ([], {}, [])
+        assert (point.at_work, dict(swarm.hall.home.live), swarm.questions()) == ([], {}, [])
         check_whole(swarm)
         asked = len(point.asked)
         await anyio.sleep(LONG_S)
@@ -247,14 +247,14 @@ async def test_a_run_that_is_cancelled_while_it_is_paused_is_over(
         await held.cancel()
         assert (await run.result(wait_paused=True)).status == "cancelled"
         assert {row.status for row in swarm.journal.runs()} == {"cancelled"}
-        assert (point.at_work, dict(swarm.hall.live)) == ([], {})
+        assert (point.at_work, dict(swarm.hall.home.live)) == ([], {})
 
 
 def check_whole(swarm: Swarm) -> None:
     """Each run's events are the whole truth, and what was begun has ended once."""
     for run in swarm.runs():
         events = events_of(swarm, run)
-        live = swarm.hall.live.get(run.run_id)
+        live = swarm.hall.home.live.get(run.run_id)
         assert live is None or folded(swarm, run).dump() == live.state.dump()
         ended = [(p.source, p.index) for p in payloads(events, "ToolCallCompleted")]
         assert len(ended) == len(set(ended))
@@ -295,7 +295,7 @@ async def test_a_reply_that_lands_while_its_run_sleeps_paused_wakes_nobody(tmp_p
     async with hosted(point, tmp_path / "runs.db", elsewhere=False) as (swarm, run, _):
         await run.pause()
         await anyio.sleep(WORK_S / 2)
-        assert run.run_id in swarm.hall.live
+        assert run.run_id in swarm.hall.home.live
         await anyio.sleep(LONG_S)
-        assert run.run_id not in swarm.hall.live
+        assert run.run_id not in swarm.hall.home.live
         assert "RunPassivated" in kinds(events_of(swarm, run))

@@ -99,4 +99,4 @@ async def test_a_run_that_crashes_while_the_disk_is_full_is_not_started_again_an
             run = await swarm.spawn(blueprint(stage(available_tools=())), seeds={"task": "x"})
             with pytest.raises(JournalFailed, match="full"):
                 await run.result()
-            assert swarm.hall.live == {}
+            assert swarm.hall.home.live == {}

@@ -130,7 +130,10 @@ async def test_a_budget_that_is_spent_is_an_error_with_its_name():
         run = await swarm.spawn(PLAIN)
         outcome = await run.result()
         [failed] = of(events_of(swarm, run), InferenceFailed)
+        told = of(events_of(swarm, run), InferenceRetried)
     assert (outcome.status, failed.error, len(server.journal)) == ("error", "PartialReply", 3)
+    # The journal keeps what each of them may have cost, since each may be billed.
+    assert all(one.cost > 0 for one in (*told, failed))
 
 
 # --- another vendor

@@ -69,7 +69,7 @@ def naming(run_id: str) -> list[object]:
 
 async def settled(swarm: Swarm) -> None:
     """Wait until nothing lives, and what was noted of it is forgotten."""
-    while swarm.hall.live or len(swarm.hall.standings):  # noqa: ASYNC110 - virtual time
+    while swarm.hall.home.live or len(swarm.hall.home.standings):  # noqa: ASYNC110 - virtual time
         await anyio.sleep(20)
     await anyio.sleep(1000)  # asyncio keeps a timer that was cancelled, with its context, until it would have been due
 

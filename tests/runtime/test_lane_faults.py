@@ -111,7 +111,7 @@ def check(swarm: Swarm, run: Run) -> None:
     started = [event.seq for event in events if event.kind == "LaneStarted"]
     ended = [p.job for p in (*payloads(events, "LaneCompleted"), *payloads(events, "LaneDegraded"))]
     assert sorted(ended) == started
-    state = swarm.hall.load(run.run_id)
+    state = swarm.hall.home.load(run.run_id)
     assert state.jobs == {}
     log = state.view.states["log"]
     entries = "\n".join(entry.text for entry in log.all_entries())
@@ -264,4 +264,4 @@ async def test_what_waits_for_a_summary_goes_on_where_it_does_not_come():
         assert (await run.result()).status == "complete"
         events = events_of(swarm, run)
         assert "timeout" in reasons(events, "compaction")
-        assert swarm.hall.load(run.run_id).jobs == {}
+        assert swarm.hall.home.load(run.run_id).jobs == {}

@@ -42,7 +42,7 @@ async def cancelled_at(swarm: Swarm, run: Run, is_there: Callable[[], bool], the
     assert (await run.result()).status == "cancelled"
     assert kinds(events_of(swarm, run))[-1] == "RunEnded"
     assert crashes(swarm) == []
-    assert swarm.hall.crash_of(run.run_id) is None
+    assert swarm.hall.home.crash_of(run.run_id) is None
 
 
 async def test_a_file_that_is_looked_at_while_the_run_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -48,12 +48,12 @@ async def test_memory_is_given_back_once_many_runs_have_left(runs: int, times: i
         for run in await swarm.spawn_many([SpawnRequest(QUIET, task="x") for _ in range(runs)]):
             await run.result()
         await anyio.sleep(100)
-        assert swarm.hall.keeper.given_back == times
+        assert swarm.hall.home.keeper.given_back == times
 
 
 async def test_a_swarm_that_closes_gives_back_what_its_runs_took():
     async with swarm_of(talkative()) as swarm:
-        keeper = swarm.hall.keeper
+        keeper = swarm.hall.home.keeper
         for run in await swarm.spawn_many([SpawnRequest(QUIET, task="x") for _ in range(MANY)]):
             await run.result()
     assert keeper.given_back == 1

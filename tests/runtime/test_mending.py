@@ -15,6 +15,7 @@ from shoal.blueprints import FanOut, InteractionPoint, Nudge
 from shoal.errors import JournalDamaged, JournalFailed, StartFailed
 from shoal.providers import Request
 from shoal.runtime import Event, Limits, MemoryJournal, SqliteJournal, tool
+from shoal.runtime._mending import mended
 from shoal.runtime.events import RunEnded
 from shoal.testing import Say, ScriptedProvider, call
 
@@ -185,7 +186,7 @@ async def test_a_journal_in_memory_can_be_gone_on_with_earlier_too():
 async def test_damage_with_no_good_event_before_it_cannot_be_mended(seq: int | None):
     async with swarm_of(plays()) as swarm:
         with pytest.raises(JournalDamaged, match="torn"):
-            swarm.hall.mended("r", JournalDamaged("torn", run_id="r", seq=seq))
+            mended(swarm.hall.home, "r", JournalDamaged("torn", run_id="r", seq=seq))
 
 
 async def test_a_run_that_cannot_be_read_back_after_a_crash_is_not_tried_without_end():
@@ -200,7 +201,7 @@ async def test_a_run_that_cannot_be_read_back_after_a_crash_is_not_tried_without
 
     async with swarm_of(ScriptedProvider(script=crashing)) as swarm:
         run = await swarm.spawn(blueprint(stage(available_tools=())), task="x")
-        swarm.hall.load = load  # type: ignore[assignment,method-assign]
+        swarm.hall.home.load = load  # type: ignore[assignment,method-assign]
         outcome = await run.result()
         assert (outcome.status, outcome.flags) == ("error", {"unreadable": 1})
         assert "it crashed and cannot be taken up again (ValueError: another defect); it crashed with" in outcome.reason
@@ -217,7 +218,7 @@ async def test_a_run_that_cannot_be_read_back_is_not_resumed(tmp_path: Path):
 
     with closing(SqliteJournal(path, host="second")) as journal:
         async with swarm_of(plays(), journal=journal) as swarm:
-            swarm.hall.load = load  # type: ignore[assignment,method-assign]
+            swarm.hall.home.load = load  # type: ignore[assignment,method-assign]
             with pytest.raises(StartFailed) as caught:
                 await swarm.resume_tree(swarm.runs()[0].run_id, tools=(touch,))
     assert isinstance(caught.value.__cause__, ValueError)
@@ -324,7 +325,7 @@ async def test_a_sleeping_child_that_cannot_be_read_when_it_wakes_ends_and_its_p
             child = await run.spawn(asks, task="y")
             await child.wake_at(swarm.hall.clock.unix() + 500)
             await anyio.sleep(200)
-            assert not swarm.hall.live
+            assert not swarm.hall.home.live
             changed(path, "UPDATE events SET payload = x'00' WHERE seq = 2 AND run = 2")
             await anyio.sleep(600)
             assert (await child.result()).flags == {"unreadable": 1}

@@ -531,7 +531,7 @@ async def test_a_run_that_waits_for_a_person_sleeps_and_comes_back_with_the_answ
     async with swarm_of(scripted("draft", "done"), limits=Limits(idle_s=60)) as swarm:
         run = await swarm.spawn(reviewed(CHOICE), **ATTENDED)
         await anyio.sleep(1000)
-        assert run.run_id not in swarm.hall.live
+        assert run.run_id not in swarm.hall.home.live
         await answered(swarm, run, "Accept")
         assert (await run.result()).output == "done"
 

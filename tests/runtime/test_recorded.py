@@ -49,7 +49,7 @@ async def test_a_run_adds_up_to_the_same_without_its_functions():
     async with swarm_of(provider) as swarm:
         made = blueprint(stage(available_tools=("look",), nudge=Nudge(enabled=False)))
         run = await swarm.spawn(made, task="x", tools=(look,))
-        program = swarm.hall.live[run.run_id].state.program
+        program = swarm.hall.home.live[run.run_id].state.program
         await run.result()
         events = events_of(swarm, run)
         whole, shown = fold(run.run_id, program, events), fold(run.run_id, recorded(program.definition), events)

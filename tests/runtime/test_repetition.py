@@ -112,5 +112,5 @@ async def test_switched_off_nothing_is_said():
 
 
 async def test_what_is_counted_is_bounded(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("shoal.runtime._repetition._MOST_KNOWN", 2)
+    monkeypatch.setattr("shoal.runtime.state._repetition._MOST_KNOWN", 2)
     assert await notes([call("poke", at=letter) for letter in "aabcda"]) == []

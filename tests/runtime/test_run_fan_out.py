@@ -117,7 +117,7 @@ async def test_no_more_workers_run_at_once_than_the_stage_allows(tmp_path: Path)
             async def watch() -> None:
                 nonlocal most
                 while True:
-                    most = max(most, len(swarm.hall.live) - 1)
+                    most = max(most, len(swarm.hall.home.live) - 1)
                     await anyio.sleep(1)
 
             tasks.start_soon(watch)
@@ -244,7 +244,7 @@ async def test_a_parent_that_is_cancelled_takes_its_children_along(tmp_path: Pat
         await run.cancel()
         statuses = {each.name: each.status for each in swarm.runs()}
         assert statuses == {"test": "cancelled", "worker": "cancelled"}
-        assert swarm.hall.live == {}
+        assert swarm.hall.home.live == {}
 
 
 async def test_pausing_a_parent_pauses_its_children_and_resuming_resumes_them(tmp_path: Path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -59,6 +60,47 @@ def test_choices_that_nobody_here_serves_are_passed_over():
 )
 def test_what_the_user_says_wins_over_every_choice(override: str, label: str):
     assert labels(servants(*BOTH).of(choices("one:x"), override)) == [label]
+
+
+@pytest.mark.parametrize(
+    ("default", "order"),
+    [
+        ("two", ["two:b", "two:default", "one:a", "one:c"]),
+        ("two:default", ["two:default", "two:b", "one:a", "one:c"]),
+        ("one:c", ["one:c", "one:a", "two:b", "two:default"]),
+        ("one:unlisted", ["one:a", "one:c", "two:b", "two:default"]),
+    ],
+)
+def test_what_the_user_prefers_leads_a_list_that_has_it(default: str, order: list[str]):
+    found = servants(*BOTH).of(choices("one:a", "two:b", "one:c", "two"), None, default)
+    assert labels(found) == order
+
+
+def test_a_list_that_does_not_let_it_keeps_its_order():
+    fixed = replace(choices("one:a", "two:b"), allow_user_default=False)
+    assert labels(servants(*BOTH).of(fixed, None, "two")) == ["one:a", "two:b"]
+
+
+def test_what_the_user_prefers_serves_who_names_nobody():
+    assert labels(servants(*BOTH).of(None, None, "two:big")) == ["two:big"]
+    assert labels(servants(*BOTH).of(ModelSettings(), None, "two")) == ["two:default"]
+    assert labels(servants(*BOTH).of(ModelSettings(allow_user_default=False), None, "two")) == ["one:default"]
+
+
+def test_a_preferred_provider_that_is_not_here_moves_nothing():
+    assert labels(servants(*BOTH).of(None, None, "three:m")) == ["one:default"]
+    listed = choices("anthropic:claude", "openai:gpt")
+    assert labels(servants(offline()).of(listed, None, "openai")) == ["offline:claude", "offline:gpt"]
+
+
+def test_what_the_user_asks_for_wins_over_what_he_prefers():
+    assert labels(servants(*BOTH).of(choices("one:a", "two:b"), "one:x", "two")) == ["one:x"]
+
+
+def test_a_preference_for_a_provider_that_is_not_here_is_refused_where_somebody_gives_it():
+    servants(*BOTH).check_default("two:whatever")
+    with pytest.raises(ConfigInvalid, match="`default_model` is 'three:m', and this swarm has `one`, `two`"):
+        servants(*BOTH).check_default("three:m")
 
 
 def test_where_nobody_serves_it_is_said_what_was_tried():

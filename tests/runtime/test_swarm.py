@@ -352,11 +352,20 @@ async def test_a_run_that_crashes_is_restarted_from_its_journal():
 
 
 async def test_a_run_that_crashes_twice_at_one_place_ends_with_both_tracebacks():
-    async with swarm_of(Buggy(9)) as swarm:  # type: ignore[arg-type]
+    provider = ScriptedProvider(RuntimeError("one"), RuntimeError("another"), purposes={"titling": "T"})
+    async with swarm_of(provider) as swarm:
         outcome = await (await swarm.spawn(TWO, task="x")).result()
     assert outcome.status == "error"
-    assert outcome.reason.splitlines()[0] == "it crashed 2 times without getting on, with RuntimeError: a bug"
+    assert outcome.reason.splitlines()[0] == "it crashed 2 times without getting on, with RuntimeError: another"
     assert outcome.reason.count("Traceback") == 2
+
+
+async def test_two_crashes_with_one_traceback_show_it_once():
+    async with swarm_of(Buggy(9)) as swarm:  # type: ignore[arg-type]
+        outcome = await (await swarm.spawn(TWO, task="x")).result()
+    first = outcome.reason.splitlines()[0]
+    assert first == "it crashed 2 times without getting on, with RuntimeError: a bug, in the same way each time"
+    assert outcome.reason.count("Traceback") == 1
 
 
 async def test_a_crash_is_that_runs_alone():

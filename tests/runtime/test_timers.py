@@ -46,7 +46,7 @@ async def test_a_timer_wakes_a_run_that_sleeps():
         run = await swarm.spawn(TALKS, **ATTENDED)
         await run.wake_at(swarm.hall.clock.unix() + 5000, "rise")
         await anyio.sleep(1000)
-        assert run.run_id not in swarm.hall.live
+        assert run.run_id not in swarm.hall.home.live
         await anyio.sleep(4100)
         assert [question.body for question in run.questions()] == ["good morning"]
         await run.answer("")

@@ -81,7 +81,7 @@ class Storm:
                 await self._clear_up(swarm)
             for run in swarm.runs():
                 check(swarm, run)
-            assert dict(swarm.hall.live) == {}
+            assert dict(swarm.hall.home.live) == {}
             assert swarm.healthy
 
     # --- what goes wrong
@@ -216,7 +216,7 @@ def check(swarm: Swarm, run: Run) -> None:
         assert len(keys) == len(set(keys)), kind
     jobs = [p.job for p in (*payloads(events, "LaneCompleted"), *payloads(events, "LaneDegraded"))]
     assert sorted(jobs) == [event.seq for event in events if event.kind == "LaneStarted"]
-    assert swarm.hall.load(run.run_id).seq == len(events)
+    assert swarm.hall.home.load(run.run_id).seq == len(events)
 
 
 @pytest.mark.parametrize("kept", ["memory", "file"])

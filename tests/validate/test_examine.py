@@ -253,6 +253,28 @@ async def test_models_of_which_no_provider_is_here_are_a_warning():
     assert finding.message == "none of `anthropic`, `openai` is configured here; there is `local`"
 
 
+@pytest.mark.parametrize(
+    ("prefers", "said"),
+    [
+        ("b:y", "`b:y`, `b:its default`, `a:x`"),
+        ("b", "`b:its default`, `b:y`, `a:x`"),
+        ("b:m", "`b:its default`, `b:y`"),
+    ],
+)
+async def test_a_list_that_ones_default_leads_is_noted_with_its_order(prefers: str, said: str):
+    here = (compatible("http://127.0.0.1:1/v1", model="m", name="b"),)
+    made = replace(PLAIN, model=ModelSettings((ModelChoice("a", "x"), ModelChoice("b"), ModelChoice("b", "y"))))
+    finding = await one(made, "user-default-leads", providers=here, default_model=prefers)
+    assert (finding.severity, finding.key) == ("note", "defaults.model")
+    assert f"your `default_model` leads: {said}" in finding.message
+
+
+@pytest.mark.parametrize("prefers", [None, "a", "offline"])
+async def test_a_default_that_moves_nothing_is_not_noted(prefers: str | None):
+    here = (compatible("http://127.0.0.1:1/v1", model="m", name="a"),)
+    assert await found(served("a:x", "offline:y"), "user-default-leads", providers=here, default_model=prefers) == []
+
+
 async def test_the_offline_provider_stands_in_for_everybody():
     assert await found(served("anthropic:x"), "no-reachable-provider", providers=(offline(),)) == []
 

@@ -22,7 +22,7 @@ from shoal._serving import providers_said
 from shoal.cli._places import JournalOption, JsonOption, journal_file
 from shoal.cli._print import line, print_json, print_table, say
 from shoal.errors import ConfigInvalid, ProviderError, ProviderSetup, ShoalError
-from shoal.providers import Provider, VendorProvider, counter, list_source, shipped_source
+from shoal.providers import Provider, VendorProvider, counter, list_source, list_trouble, shipped_source
 from shoal.runtime import SqliteReader
 
 Status: TypeAlias = Literal["ok", "note", "failed"]
@@ -81,7 +81,7 @@ async def _all(journal: Path | None) -> Sequence[Check]:
 def _settings() -> Check:
     try:
         profiles, _ = model_profiles(), permissions_from()
-        _, _, _, _ = limits_from(), pools_from(), lanes_from(), providers_said()
+        _, _, _, preferred = limits_from(), pools_from(), lanes_from(), providers_said().default_model
         servers, memory, _ = servers_from(), memory_from(), receiver_from()
     except ConfigInvalid as error:
         return Check("settings", "failed", str(error), "Mend the file, or take the table out.")
@@ -90,13 +90,18 @@ def _settings() -> Check:
         return Check("settings", "ok", "no file of settings; defaults hold")
     named = {"models": tuple(profiles), "MCP servers": tuple(server.name for server in servers)}
     said = [f"{what}: {', '.join(names) or 'none'}" for what, names in named.items() if names or what == "models"]
+    if preferred is not None:
+        said.append(f"default model: {preferred}")
     if memory is not None:
         said.append(f"memory: {memory}")
     return Check("settings", "ok", "; ".join((", ".join(there), *said)))
 
 
 def _models() -> Check:
-    maintained = list_source()
+    maintained, trouble = list_source(), list_trouble()
+    if trouble is not None:
+        said = f"the list of `shoal[prices]` cannot be used ({trouble}); {shipped_source()} holds where it cannot"
+        return Check("models", "note", said, "Install `shoal[prices]` again, or uninstall `genai-prices`.")
     if maintained is None:
         return Check("models", "ok", f"{shipped_source()}; `shoal[prices]` adds a list that is maintained")
     return Check("models", "ok", f"windows and prices: {maintained}; else: {shipped_source()}")

@@ -17,6 +17,7 @@ import anyio.to_thread
 import shoal
 from shoal._environment import wants_telemetry
 from shoal._keeping import Keeping, keeping_from
+from shoal._serving import default_model_from
 from shoal.cli._desk import Desk
 from shoal.cli._print import complain, is_terminal
 from shoal.cli._progress import Progress, RunView
@@ -124,6 +125,7 @@ async def _hosted(hosting: Hosting, begin: Begin, progress: Progress, interrupts
         observers=[progress.record],
         permissions=hosting.permissions,
         memory=hosting.memory,
+        default_model=default_model_from(hosting.providers),
         telemetry="otlp" if hosting.telemetry else None,
     )
     ending = Ending(progress)
@@ -199,7 +201,7 @@ async def _needed(person: Person, swarm: shoal.Swarm, progress: Progress) -> Non
 
 
 def _idle(swarm: shoal.Swarm) -> bool:
-    return all(live.idle_since is not None for live in swarm.hall.live.values())
+    return all(live.idle_since is not None for live in swarm.hall.home.live.values())
 
 
 def _paused(run: Run, held: Sequence[RunView]) -> RunIsPaused:
@@ -267,7 +269,7 @@ class Interrupts:
 
 def _screen(hosting: Hosting, swarm: shoal.Swarm, progress: Progress) -> Screen:
     def fill(run_id: str) -> Mapping[str, tuple[int, int]]:
-        live = swarm.hall.live.get(run_id)
+        live = swarm.hall.home.live.get(run_id)
         window = None if live is None else live.state.window
         if window is None:
             return {}

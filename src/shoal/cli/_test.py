@@ -15,6 +15,7 @@ from cyclopts import Parameter
 import shoal
 from shoal._beyond import servers_from
 from shoal._environment import providers_from
+from shoal._serving import default_model_from
 from shoal.blueprints import Blueprint, load, resolve
 from shoal.cli._allowed import AllowOption, NoSeedCommandsOption, SeedOption, permissions_of
 from shoal.cli._context import show_prompt
@@ -165,7 +166,13 @@ class Trial:
         """
         ended: list[Outcome | ShoalError] = []
         reached = self._reached = anyio.Event()
-        swarm = shoal.Swarm(self._providers, journal=journal, observers=[self._see], permissions=permissions)
+        swarm = shoal.Swarm(
+            self._providers,
+            journal=journal,
+            observers=[self._see],
+            permissions=permissions,
+            default_model=default_model_from(self._providers),
+        )
         async with swarm:
             run = await swarm.spawn(made, task=task, seeds=seeds, workdir=workdir, model=model, unattended=True)
 
@@ -207,6 +214,7 @@ class Mute:
         self._stands_for = stands_for
         self.name = stands_for.name
         self.default_model = stands_for.default_model
+        self.stands_in: bool = getattr(stands_for, "stands_in", False)
 
     def __repr__(self) -> str:
         return f"<Mute for {self.name}>"

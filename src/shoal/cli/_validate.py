@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from shoal._environment import providers_from
 from shoal._granted import permissions_from
+from shoal._serving import default_model_from
 from shoal.blueprints import Blueprint, Finding, check, locate, resolve
 from shoal.cli._places import JsonOption
 from shoal.cli._print import line, print_json, print_table, say
@@ -27,13 +28,16 @@ def command(
     /,
     *,
     deny_warnings: Annotated[bool, Parameter(negative="", help="Let warnings fail too.")] = False,
+    tool: Annotated[
+        tuple[str, ...], Parameter(negative="", help="A function that code gives at the spawn; may be repeated.")
+    ] = (),
     as_json: JsonOption = False,
 ) -> int:
     """Check a blueprint and the workers inside its folder."""
     budgets: Budgets = {}
     try:
         real = resolve(path)
-        found = tuple(findings_at(real, set()))
+        found = tuple(findings_at(real, set(), tool))
         budgets = _budgets(real)
     except BlueprintInvalid as error:
         found = error.findings
@@ -50,8 +54,14 @@ def command(
     return DENIED if deny_warnings and "warning" in severities else 0
 
 
-def findings_at(path: Path, seen: set[Path]) -> Iterator[Finding]:
-    """Yield what is wrong with the blueprint at *path* and with those in its folder that its stages name as workers."""
+def findings_at(path: Path, seen: set[Path], tools: Sequence[str] = ()) -> Iterator[Finding]:
+    """Yield what is wrong with the blueprint at *path* and with those in its folder that its stages name as workers.
+
+    Args:
+        path: The blueprint.
+        seen: The blueprints that were looked at; this adds to them.
+        tools: Functions that code gives at the spawn.
+    """
     if path in seen:
         return
     seen.add(path)
@@ -59,7 +69,16 @@ def findings_at(path: Path, seen: set[Path]) -> Iterator[Finding]:
     if blueprint is None:
         yield from found
         return
-    more = anyio.run(lambda: examine(blueprint, providers=providers_from(), permissions=permissions_from()))
+    serving = providers_from()
+    more = anyio.run(
+        lambda: examine(
+            blueprint,
+            providers=serving,
+            permissions=permissions_from(),
+            tools=tools,
+            default_model=default_model_from(serving),
+        )
+    )
     yield from locate(path, (*found, *more))
     for worker in _workers(blueprint):
         try:
@@ -67,7 +86,7 @@ def findings_at(path: Path, seen: set[Path]) -> Iterator[Finding]:
         except BlueprintInvalid as error:
             yield from error.findings
         else:
-            yield from findings_at(inside, seen)
+            yield from findings_at(inside, seen, tools)
 
 
 Budgets: TypeAlias = Mapping[str, Mapping[str, int]]

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeAlias, cast, final
 
 import anyio
 
-from shoal.errors import ProviderError, ProviderUnavailable
+from shoal.errors import ProviderUnavailable
 from shoal.providers import (
     SERVERS,
     Completed,
@@ -72,7 +72,7 @@ class Say:
     parts: tuple[bytes, ...] = ()
 
 
-Scripted: TypeAlias = str | ToolCall | Say | ProviderError
+Scripted: TypeAlias = str | ToolCall | Say | Exception
 Script: TypeAlias = Callable[[Request], Scripted]
 
 
@@ -95,8 +95,9 @@ class _Played:
 class ScriptedProvider:
     """Plays *replies* in order, each for one request, and keeps what it was sent.
 
-    A string is said, a call is made, an error is raised, `Say` does all that a vendor can. No language model is used,
-    and every reply says so (`Completed.simulated`).
+    A string is said, a call is made, an error is raised, `Say` does all that a vendor can. An error that is no
+    `ProviderError` is a defect of the provider, and crashes the run. No language model is used, and every reply says so
+    (`Completed.simulated`).
 
     Args:
         *replies: What to answer, in order. Leave it out to answer with *script*.
@@ -177,13 +178,13 @@ class ScriptedProvider:
         Raises:
             IllegalTranscript: A vendor would refuse the request.
             ScriptEnded: The script has no further reply.
-            ProviderError: The script says so.
+            Exception: The script says so.
         """
         self._played.requests.append(request)
         if not self._lenient:
             check_legal(request)
         reply = self._next(request)
-        if isinstance(reply, ProviderError):
+        if isinstance(reply, Exception):
             raise reply
         await anyio.sleep(reply.delay_s)
         if reply.reasoning:
@@ -197,7 +198,7 @@ class ScriptedProvider:
             )
         yield self._completed(request, reply)
 
-    def _next(self, request: Request) -> Say | ProviderError:
+    def _next(self, request: Request) -> Say | Exception:
         if request.purpose in self._purposes:
             return Say(self._purposes[request.purpose])
         if self._script is not None:

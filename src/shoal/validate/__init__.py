@@ -14,6 +14,7 @@ from shoal.validate._grants import check_commands, check_people, check_read_path
 from shoal.validate._models import (
     Named,
     check_budgets,
+    check_default,
     check_models,
     check_reach,
     largest,
@@ -32,6 +33,7 @@ async def examine(
     permissions: Permissions | None = None,
     tools: Sequence[str] = (),
     workdir: Path | None = None,
+    default_model: str | None = None,
 ) -> tuple[Finding, ...]:
     """Return what is worth knowing about a loaded blueprint before it runs: scripts, schemas, tools, models, costs.
 
@@ -43,6 +45,7 @@ async def examine(
         permissions: What its user allows.
         tools: Names of the tools that are given in code.
         workdir: What relative paths are relative to; `None` is the current folder.
+        default_model: What its user prefers, as `provider` or `provider:model`; `None` for nothing.
     """
     found: list[Finding] = []
     sandbox = Sandbox()
@@ -61,6 +64,7 @@ async def examine(
     found += check_people(blueprint)
     found += check_models(models)
     found += check_reach(blueprint, providers)
+    found += check_default(blueprint, providers, default_model)
     found += check_budgets(blueprint, models)
     found += check_caching(blueprint, min(windows, default=largest().window_tokens))
     return tuple(found)

@@ -24,7 +24,10 @@ def check_tool_names(blueprint: Blueprint, others: frozenset[str]) -> Findings:
                 continue
             near = difflib.get_close_matches(name, sorted(known), n=1)
             hint = f" (did you mean `{near[0]}`?)" if near else ""
-            said = f"nobody has a tool `{name}`{hint}; ship it as `tools/{name}.py`, or give it in code"
+            said = (
+                f"nobody has a tool `{name}`{hint}; ship it as `tools/{name}.py`, or give it in code and say so with "
+                f"`--tool {name}`"
+            )
             yield error("unknown-tool", f"stages.{stage.name}.available_tools[{position}]", said)
 
 

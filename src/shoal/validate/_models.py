@@ -99,6 +99,20 @@ def check_reach(blueprint: Blueprint, providers: Sequence[Provider]) -> Findings
             yield warning("no-reachable-provider", key, f"none of {tried} is configured here; there is {listed}")
 
 
+def check_default(blueprint: Blueprint, providers: Sequence[Provider], default_model: str | None) -> Findings:
+    """Yield the lists of models that stand in another order for who prefers *default_model*."""
+    preferred = ModelChoice.of(default_model or "")
+    provider = next((provider for provider in providers if provider.name == preferred.provider), None)
+    if provider is None:
+        return
+    for key, settings in _settings(blueprint):
+        led = settings.led_by(preferred, provider.default_model)
+        if led != settings.models:
+            order = ", ".join(f"`{choice.provider}:{choice.model or 'its default'}`" for choice in led)
+            said = f"your `default_model` leads: {order}; `allow_user_default = false` in the blueprint ends that"
+            yield note("user-default-leads", key, said)
+
+
 # --- how much
 
 

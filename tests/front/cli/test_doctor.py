@@ -43,6 +43,13 @@ def test_people_get_a_table_and_what_to_do(shell: Shell, monkeypatch: pytest.Mon
     assert KEY not in said.out + said.err
 
 
+def test_settings_are_named_with_the_model_that_is_preferred(shell: Shell):
+    settings = Path("../config/shoal/shoal.toml")
+    settings.parent.mkdir(parents=True)
+    settings.write_text('[providers]\ndefault_model = "offline:mine"\n')
+    assert found(shell("doctor", "--json"))["settings"]["said"].endswith("models: none; default model: offline:mine")
+
+
 def test_settings_are_named_with_the_models_that_they_speak_of(shell: Shell):
     Path("shoal.toml").write_text("[models.mine]\ncontext = 9000\n")
     assert found(shell("doctor", "--json"))["settings"]["said"].endswith("shoal.toml; models: mine")
@@ -104,6 +111,14 @@ def test_who_knows_models_is_said(shell: Shell, monkeypatch: pytest.MonkeyPatch)
     assert found(shell("doctor", "--json"))["models"]["said"].startswith("`models.toml` (")
     monkeypatch.setattr("shoal.cli._doctor.list_source", lambda: "a list")
     assert found(shell("doctor", "--json"))["models"]["said"].startswith("windows and prices: a list; else: `models.")
+
+
+def test_a_list_of_prices_that_is_broken_is_a_note_with_what_to_do(shell: Shell, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("shoal.cli._doctor.list_trouble", lambda: "ValueError: half a file")
+    check = found(shell("doctor", "--json"))["models"]
+    assert check["status"] == "note"
+    assert "(ValueError: half a file); `models.toml`" in check["said"]
+    assert "again" in check["remedy"]
 
 
 def test_what_cannot_be_asked_for_free_is_not_asked(shell: Shell, monkeypatch: pytest.MonkeyPatch):

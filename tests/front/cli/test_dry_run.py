@@ -54,6 +54,19 @@ def test_a_dry_run_shows_the_prompt_that_a_run_sends(shell: Shell, made: Path):
     assert dry["prompt_digest"] == first["payload"]["prompt_digest"]
 
 
+def test_a_dry_run_is_served_as_a_run_would_be(shell: Shell, made: Path):
+    settings = Path("../config/shoal/shoal.toml")
+    settings.parent.mkdir(parents=True)
+    settings.write_text('[providers]\ndefault_model = "offline:mine"\n')
+    file = made / "blueprint.toml"
+    text = file.read_text()
+    file.write_text(f'{text}\n[defaults]\nmodel = ["anthropic:claude", "offline:mine"]\n')
+    assert shell("test", "./made", "--dry-run", *GIVEN, "--json").json["model"] == "mine"
+    file.write_text(f'{text}\n[defaults]\nmodel = "anthropic:claude"\n')
+    stood_in = shell("test", "./made", "--dry-run", *GIVEN, "--json").json
+    assert (stood_in["provider"], stood_in["model"]) == ("offline", "claude")
+
+
 def test_a_dry_run_explains_who_owns_which_part(shell: Shell, made: Path):
     assert "brain" in shell("test", "./made", "--dry-run", *GIVEN, "--explain").out
 

@@ -50,6 +50,21 @@ def test_a_clean_blueprint_passes_even_strictly(shell: Shell, file: Path):
     assert said.out.splitlines()[-1] == "./made.toml: nothing to complain about"
 
 
+def test_the_order_of_models_under_ones_own_default_is_noted(shell: Shell, file: Path):
+    settings = Path("../config/shoal/shoal.toml")
+    settings.parent.mkdir(parents=True)
+    settings.write_text('[providers]\ndefault_model = "offline:b"\n')
+    file.write_text(CLEAN.replace('"offline:offline"', '["anthropic:a", "offline:b"]'))
+    assert "your `default_model` leads: `offline:b`, `anthropic:a`" in shell("validate", "./made.toml").out
+
+
+def test_functions_that_code_gives_are_named(shell: Shell, file: Path):
+    file.write_text(f'{CLEAN}available_tools = ["lookup"]\n')
+    said = shell("validate", "./made.toml")
+    assert (said.status, "or give it in code and say so with `--tool lookup`" in said.out) == (2, True)
+    assert shell("validate", "./made.toml", "--tool", "lookup", "--deny-warnings").status == 0
+
+
 def test_the_budgets_of_regions_are_shown_on_every_model(shell: Shell, file: Path):
     file.write_text(CLEAN)
     head, task, *_ = shell("validate", "./made.toml").out.splitlines()

@@ -426,7 +426,7 @@ async def live(plan: Mapping[str, Any]) -> None:
             outcome = await run.result(wait_paused=True)
             tasks.cancel_scope.cancel()
         state = swarm.state(run.run_id)
-        same = state.dump() == swarm.hall.load(run.run_id).dump()
+        same = state.dump() == swarm.hall.home.load(run.run_id).dump()
         (folder / "regions").write_text(json.dumps({name: run.region(name) for name in REGIONS}))
         (folder / "outcome").write_text(json.dumps([outcome.status, outcome.output, outcome.reason, same]))
 

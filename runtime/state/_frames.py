@@ -7,7 +7,6 @@ from typing import TypeAlias, final
 import msgspec
 
 from shoal.providers import EMPTY, Message, Text, ToolCall
-from shoal.runtime._visit import calls_of
 from shoal.runtime.events import (
     CallOpened,
     Event,
@@ -19,6 +18,7 @@ from shoal.runtime.events import (
     ToolCallCompleted,
     ToolCallStarted,
 )
+from shoal.runtime.state._visit import calls_of
 
 
 @final
