@@ -330,13 +330,14 @@ def _ended(live: Live) -> RunIsOver:
 
 
 async def serve_commands(home: Steered) -> None:
-    """Carry out what other processes ask of the runs that are kept here, until cancelled."""
+    """Carry out what other processes ask of the runs that are kept here, and show what they did, until cancelled."""
     shared = home.journal.shared
     if shared is None:
         return
     while True:
         for number, run_id, data in shared.waiting():
             await _serve_one(home, number, run_id, data)
+        shared.look(home.keeper.made_of)
         await anyio.sleep(LOOK_S)
 
 

@@ -124,8 +124,8 @@ class Run(Generic[OutputT_co]):
 
     @property
     def status(self) -> str:
-        """`running`, `paused`, or how it ended."""
-        return self._swarm.row(self.run_id).status
+        """`running`, `paused`, `interrupted` (it is not over and no process hosts it), or how it ended."""
+        return self._swarm.status(self.run_id)
 
     @property
     def stage(self) -> str | None:
@@ -141,10 +141,11 @@ class Run(Generic[OutputT_co]):
         """Wait for the end of the run and return how it ended.
 
         Args:
-            wait_paused: Also wait while it is paused, for code that answers elsewhere.
+            wait_paused: Also wait while it is paused or nobody hosts it, for code that lets it go on elsewhere.
 
         Raises:
             RunIsPaused: It waits for somebody.
+            RunInterrupted: It is not over, and no process hosts it: take it up with `Swarm.resume_tree`.
             JournalFailed: Its journal cannot be written; it stopped where it was.
             OutputInvalid: It is complete, and its answer is not of the type that its spawn asked for.
         """

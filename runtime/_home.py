@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import final
 
+import anyio
+
 from shoal.actors import DynamicSupervisor
-from shoal.errors import DefinitionMissing, JournalDamaged, JournalFailed, ShoalError
+from shoal.errors import (
+    ChildNotFound,
+    DefinitionMissing,
+    JournalDamaged,
+    JournalFailed,
+    RunInterrupted,
+    RunIsPaused,
+    ShoalError,
+    SupervisorStopped,
+)
 from shoal.errors import RunEnded as RunIsOver
 from shoal.runtime._budget import Purses
-from shoal.runtime._control import Cancel, Reach, steer
+from shoal.runtime._control import LOOK_S, Cancel, Reach, steer
+from shoal.runtime._handle import Outcome
 from shoal.runtime._host import Host
 from shoal.runtime._keeper import Keeper
+from shoal.runtime._keys import tree_of
 from shoal.runtime._live import Live
 from shoal.runtime._mending import UNREADABLE
 from shoal.runtime._program import Program
 from shoal.runtime._programs import Programs
 from shoal.runtime._standings import Standing, Standings, open_runs
-from shoal.runtime.events import BudgetReached, ChildEnded, Event, RunEnded, RunSpawned
-from shoal.runtime.journal import Journal
+from shoal.runtime.events import BudgetReached, ChildEnded, Event, RunEnded, RunPaused, RunSpawned
+from shoal.runtime.journal import Journal, RunRow
 from shoal.runtime.state import RunState
 
 
@@ -41,6 +55,7 @@ class Home:
         self.journal = host.journal
         self.clock = host.clock
         self._programs = programs
+        self._runs = runs
         self.standings = Standings()
         self.keeper = Keeper(
             host, runs, self.standings, house, self._abandon, self._stop_at_budget, self.load, self._failed
@@ -85,6 +100,8 @@ class Home:
         self.keeper.left(live, stopped=crash is None)
         if live.state.ended is not None:
             self.purses.forget(live)
+        elif not self.keeper.keeps(live.run_id):  # a tree that it was an agent of was stopped
+            self.standings.of(live.run_id).pulse()
         if crash is not None:
             self._crashes[live.run_id] = crash
 
@@ -155,13 +172,59 @@ class Home:
     def settled(self, run_id: str) -> Standing:
         """Return where a run stands, read from the journal where it does not live here."""
         standing = self.standings.of(run_id)
-        if standing.outcome is None and standing.paused is None and run_id not in self.live:
+        elsewhere = not self.keeper.keeps(run_id)  # then nobody tells of it
+        if standing.outcome is None and run_id not in self.live and (standing.paused is None or elsewhere):
             row = self.journal.find(run_id)
             if row.ended:
                 self._settle(standing, run_id)
-            elif row.status == "paused":
+            elif row.status != "paused":
+                standing.paused = None
+            elif standing.paused is None:
                 standing.paused = self.load(run_id).paused
         return standing
+
+    def adrift(self, row: RunRow) -> bool:
+        """Say whether a run goes on nowhere: it is neither over nor paused, and no process hosts it."""
+        if row.status != "running" or self.keeper.keeps(row.run_id) or self._is_expected(row):
+            return False
+        shared = self.journal.shared
+        return shared is None or row.run_id not in shared.owners(now=self.clock.unix())
+
+    def _is_expected(self, row: RunRow) -> bool:
+        """Say whether a run is an agent's whose tree is up here: it may be between two starts."""
+        tree = tree_of(row.key)
+        with suppress(ChildNotFound, SupervisorStopped):
+            return tree is not None and self._runs.get_childspec(tree).id == tree
+        return False
+
+    async def outcome(self, run_id: str, *, wait_paused: bool) -> Outcome:
+        """Return how a run ended, once it has, wherever it lives.
+
+        Args:
+            run_id: The run.
+            wait_paused: Also wait while it is paused, or while no process hosts it.
+
+        Raises:
+            RunIsPaused: It waits for somebody.
+            RunInterrupted: No process hosts it.
+            JournalFailed: Its journal cannot be written.
+        """
+        while True:
+            standing = self.settled(run_id)
+            if standing.outcome is not None:
+                return standing.outcome
+            standing.check(run_id)
+            if standing.paused is not None and not wait_paused:
+                raise _is_paused(run_id, standing.paused)
+            if not wait_paused and self.adrift(self.journal.find(run_id)):
+                raise RunInterrupted(
+                    f"run {run_id} was interrupted: it is not over, and no process hosts it; take it up with "
+                    f"`await swarm.resume_tree({run_id!r})`, or `shoal resume {run_id}`",
+                    run_id=run_id,
+                )
+            # What another process does to it nobody tells: that is looked for.
+            with anyio.move_on_after(math.inf if self.keeper.keeps(run_id) else LOOK_S):
+                await standing.wait()
 
     def _settle(self, standing: Standing, run_id: str) -> None:
         last, now = self.journal.newest(run_id, RunEnded), self.clock.monotonic()
@@ -250,3 +313,13 @@ def read_back(
     for event in events:
         state.apply(event)
     return state
+
+
+def _is_paused(run_id: str, paused: RunPaused) -> RunIsPaused:
+    return RunIsPaused(
+        f"run {run_id} is paused: {paused.reason}. {paused.remedy}".strip(),
+        run_id=run_id,
+        reason=paused.reason,
+        remedy=paused.remedy,
+        numbers=paused.numbers,
+    )

@@ -255,6 +255,10 @@ class Keeper:
         finally:
             self._busy.pop(run_id).set()
 
+    def keeps(self, run_id: str) -> bool:
+        """Say whether a run that is not over lives or sleeps here, or is on its way."""
+        return run_id in self.made_of or self._held_by(run_id) is not None
+
     def _held_by(self, run_id: str) -> anyio.Event | None:
         """Return what is set once a run may be reached that is on its way; `None` where it may be now."""
         return self._busy.get(run_id) or self._between.get(run_id)

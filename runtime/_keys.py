@@ -56,3 +56,16 @@ class Keys:
             if ours is not None:
                 return ours
             await anyio.sleep(_POLL_S)
+
+
+_AGENTS = "agent /swarm/runs/"
+
+
+def place_of(path: str, digest: str) -> str:
+    """Return how the keys of the runs of an agent begin that stands at *path* and is asked what *digest* stands for."""
+    return f"agent {path} {digest} "
+
+
+def tree_of(key: str | None) -> str | None:
+    """Return the name of the tree that a run with *key* is an agent of; `None` where it is none's."""
+    return key[len(_AGENTS) :].split("/", maxsplit=1)[0] if key is not None and key.startswith(_AGENTS) else None

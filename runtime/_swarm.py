@@ -11,14 +11,14 @@ from contextlib import AsyncExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast, overload
+from typing import Any, Literal, Self, TypeAlias, TypeVar, cast, overload
 
 import anyio
 import anyio.to_thread
 
 from shoal.actors import DynamicSupervisor, Supervisor, running
 from shoal.blueprints import Blueprint, Lanes
-from shoal.errors import ConfigInvalid, PartMissing, RunIsPaused, RunNotFound, SpawnRefused
+from shoal.errors import ConfigInvalid, PartMissing, RunNotFound, SpawnRefused
 from shoal.providers import Provider, RetryPolicy, TextDelta
 from shoal.runtime._accounts import account_of
 from shoal.runtime._attachment import Attachable, SeedValue, attachments, prepared
@@ -50,6 +50,8 @@ from shoal.runtime.state import RunState
 from shoal.runtime.tools import FolderMemory, Memory, Permissions, Tool, as_tool
 
 T = TypeVar("T")
+Standing: TypeAlias = RunStatus | Literal["interrupted"]
+"""Where a run stands."""
 
 _NOT_OPEN = "this swarm is not open; use it inside `async with Swarm(…) as swarm:`"
 MOST_JITTER = 0.25
@@ -458,14 +460,15 @@ class Swarm:
     def runs(
         self,
         *,
-        status: RunStatus | Collection[RunStatus] | None = None,
+        status: Standing | Collection[Standing] | None = None,
         name: str | None = None,
         root: str | None = None,
     ) -> Sequence[Run]:
         """Return runs of the journal, in the order in which they were spawned.
 
         Args:
-            status: Only those that stand there, or at one of those; `None` for any.
+            status: Only those that stand there, or at one of those, `interrupted` for those that are not over and that
+                no process hosts; `None` for any.
             name: Only those of the blueprint of that name; `None` for any.
             root: Only this run and what is below it, to the id of a root; `None` for all trees.
         """
@@ -473,12 +476,19 @@ class Swarm:
         return [
             Run(self, row.run_id, row.name)
             for row in self.journal.runs(root=root)
-            if (wanted is None or row.status in wanted) and name in (None, row.name)
+            if name in (None, row.name) and (wanted is None or self._standing(row) in wanted)
         ]
 
     def row(self, run_id: str) -> RunRow:
         """Return what the journal's register says of a run."""
         return self.journal.find(run_id)
+
+    def status(self, run_id: str) -> Standing:
+        """Return where a run stands; see `Run.status`."""
+        return self._standing(self.journal.find(run_id))
+
+    def _standing(self, row: RunRow) -> Standing:
+        return "interrupted" if self._hall is not None and self._hall.home.adrift(row) else row.status
 
     def state(self, run_id: str) -> RunState:
         """Return the state of a run: the live one, or what its journal adds up to."""
@@ -666,21 +676,7 @@ class Swarm:
 
     async def result(self, run_id: str, *, wait_paused: bool = False) -> Outcome:
         """Wait for the end of a run; see `Run.result`."""
-        while True:
-            standing = self.hall.home.settled(run_id)
-            if standing.outcome is not None:
-                return standing.outcome
-            standing.check(run_id)
-            if standing.paused is not None and not wait_paused:
-                paused = standing.paused
-                raise RunIsPaused(
-                    f"run {run_id} is paused: {paused.reason}. {paused.remedy}".strip(),
-                    run_id=run_id,
-                    reason=paused.reason,
-                    remedy=paused.remedy,
-                    numbers=paused.numbers,
-                )
-            await standing.wait()
+        return await self.hall.home.outcome(self.journal.find(run_id).run_id, wait_paused=wait_paused)
 
     @contextmanager
     def watching(self, run_id: str, watcher: Callable[[TextDelta], None]) -> Generator[None]:

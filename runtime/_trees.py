@@ -18,6 +18,7 @@ from shoal.runtime._births import birth_of, program_of
 from shoal.runtime._control import Cancel, steer
 from shoal.runtime._function import AgenticCall
 from shoal.runtime._hall import Hall
+from shoal.runtime._keys import place_of
 from shoal.runtime._orders import SpawnRequest
 from shoal.runtime._resuming import RESTART, cancel_orphans, claimed, definitions, write_off
 from shoal.runtime._run import Begun, RunActor
@@ -117,7 +118,7 @@ class _Agent:
         return actor
 
     async def _begin(self, hall: Hall, path: str) -> Begun:
-        place = f"agent {path} {_digest(self._wanted)} "
+        place = place_of(path, _digest(self._wanted))
         if self._run_id is not None and self._known_to is not None and self._known_to() is hall:
             again = await self._go_on(hall, self._run_id, "it crashed", None)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Literal, Protocol, TypeAlias, final
 
@@ -163,6 +163,10 @@ class Shared(Protocol):
 
     def obeyed(self, number: int, why_not: str) -> None:
         """Say what became of command *number*; it is durable together with the events appended around it."""
+        ...
+
+    def look(self, besides: Container[str]) -> None:
+        """Have whoever waits for events of a run outside *besides* look whether another process wrote any."""
         ...
 
 

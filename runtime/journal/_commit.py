@@ -6,7 +6,7 @@ A batch has one event that all its waiters share. Observers and readers learn of
 from __future__ import annotations
 
 import warnings
-from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Container, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import anyio
@@ -99,9 +99,15 @@ class Tails:
 
     def notify(self, events: Iterable[Event]) -> None:
         """Wake everybody who waits for one of the runs of *events*."""
-        if not self._waiting and not self._listeners:
-            return
-        for run_id in {event.run_id for event in events}:
+        if self._waiting or self._listeners:
+            self._wake({event.run_id for event in events})
+
+    def look(self, besides: Container[str]) -> None:
+        """Wake everybody who waits for a run that is not in *besides*: there may be something that nobody told of."""
+        self._wake([run_id for run_id in {*self._waiting, *self._listeners} if run_id not in besides])
+
+    def _wake(self, run_ids: Iterable[str]) -> None:
+        for run_id in run_ids:
             for listener in tuple(self._listeners.get(run_id, ())):
                 listener()
             waiting = self._waiting.pop(run_id, None)

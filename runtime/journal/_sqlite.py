@@ -11,7 +11,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from itertools import takewhile
 from pathlib import Path
@@ -432,6 +432,10 @@ class SqliteJournal(SqliteReader):
         self._batch.marks.append((why_not, number))
         if self._wake is not None:
             self._wake.set()
+
+    def look(self, besides: Container[str]) -> None:
+        """Have whoever waits for events of a run outside *besides* look whether another process wrote any."""
+        self._tails.look(besides)
 
     def leave(self) -> None:
         """Give up every run that this process hosts.

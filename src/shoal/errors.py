@@ -17,6 +17,7 @@
     │  ├─ ConnectorFailed          an MCP server cannot be reached, or is not there
     │  ├─ OutputInvalid            its answer is not of the type that was asked for
     │  ├─ ReplayMismatch           a function asks for something else than it did before
+    │  ├─ RunInterrupted           no process hosts it, and it is not over
     │  ├─ RunOwned                 another process hosts it
     │  ├─ JournalFailed            the journal cannot write (full disk, permissions)
     │  ├─ JournalNewer             the file was written by a newer version
@@ -207,6 +208,10 @@ class ReplayMismatch(RunError):
         self.number = number
         self.recorded = recorded
         self.asked = asked
+
+
+class RunInterrupted(RunError):
+    """The run is not over, and no process hosts it: it goes on once somebody takes it up."""
 
 
 class RunOwned(RunError):

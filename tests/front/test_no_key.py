@@ -7,6 +7,7 @@ import json
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -49,13 +50,18 @@ MAKERS: dict[str, Callable[[httpx.AsyncBaseTransport], VendorProvider]] = {
     "codex": lambda http: codex(KEY, headers=MORE, http=http),
     "google": lambda http: google(KEY, headers=MORE, http=http),
     "azure": lambda http: compatible("http://there/v1", api_key=KEY, capabilities="azure", headers=MORE, http=http),
+    "a bearer of one's own": lambda http: compatible(
+        "http://there/v1", headers={"authorization": f"Bearer {KEY}", **MORE}, http=http
+    ),
+    "a user of a URL": lambda http: compatible(f"http://{KEY}@there/v1", headers=MORE, http=http),
     "a password": lambda http: compatible(f"http://me:{PASSWORD}@there/v1", headers=MORE, http=http),
 }
 
 
 def said_back(request: httpx.Request) -> str:
-    """What a careless server repeats: where it was asked, and every header."""
-    return f"{request.url} {json.dumps(dict(request.headers))}"
+    """What a careless server repeats: where it was asked, every header, and every word in one."""
+    words = [quote(value.split()[-1], safe="") for value in request.headers.values()]
+    return f"{request.url} {words} {json.dumps(dict(request.headers))}"
 
 
 def refusing(request: httpx.Request) -> httpx.Response:

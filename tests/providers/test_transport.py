@@ -328,3 +328,15 @@ async def test_of_two_headers_of_one_name_the_further_one_is_sent():
         await exchange(provider, request(user("x")))
     assert seen[0].headers.get_list("authorization") == ["Bearer mine"]
     assert seen[0].headers.get_list("user-agent") == ["my tool"]
+
+
+async def test_a_redirect_is_not_followed_and_takes_no_key_elsewhere():
+    seen: list[str] = []
+
+    def moved(asked: httpx.Request) -> httpx.Response:
+        seen.append(asked.url.host)
+        return httpx.Response(307, headers={"location": "http://elsewhere/v1/chat/completions"})
+
+    with pytest.raises(ProviderRefused, match="HTTP 307; check that the base URL is right"):
+        await exchange(compatible("http://there/v1", http=httpx.MockTransport(moved)), request(user("x")))
+    assert seen == ["there"]

@@ -83,7 +83,7 @@ async def resumed(
     journal = SqliteJournal(path, host="second")
     async with swarm_of(provider, journal=journal, seed=1) as swarm:
         first = swarm.runs()[0]
-        if first.status == "running":
+        if first.status == "interrupted":
             first = await swarm.resume_tree(first.run_id, tools=functions)
         outcome = await first.result()
         events = events_of(swarm, first)

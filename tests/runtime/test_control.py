@@ -14,7 +14,7 @@ from anyio.lowlevel import checkpoint
 from runkit import TALK, TASK, blueprint, bodies, events_of, kinds, payloads, sent, stage, swarm_of
 
 from shoal.blueprints import Blueprint, FanOut, Nudge, Stage, dumps
-from shoal.errors import RunEnded, RunIsPaused, RunNotFound
+from shoal.errors import RunEnded, RunInterrupted, RunIsPaused, RunNotFound
 from shoal.providers import Provider, Request, Text, ToolCall
 from shoal.runtime import Attachment, Run, SqliteJournal, Swarm, tool
 from shoal.runtime.journal import prune
@@ -72,6 +72,63 @@ async def test_a_run_is_paused_and_resumed_from_another_process(tmp_path: Path):
         await other.resume(run.run_id)
         assert (await run.result()).output == "two"
         assert kinds(events_of(host, run), "RunPaused", "RunResumed") == ["RunPaused", "RunResumed"]
+
+
+async def test_the_end_of_a_run_is_waited_for_from_another_process(tmp_path: Path):
+    async with two(tmp_path / "runs.db", scripted(Say("one", delay_s=5), "two"), TWO) as (_, run, other):
+        outcome = await other.get(run.run_id).result()
+        assert (outcome.status, outcome.output) == ("complete", "two")
+
+
+async def test_the_events_of_a_run_are_followed_from_another_process(tmp_path: Path):
+    async with two(tmp_path / "runs.db", scripted(Say("one", delay_s=5), "two"), TWO) as (host, run, other):
+        seen = [event.kind async for event in other.get(run.run_id).events()]
+        assert seen == kinds(events_of(host, run))
+
+
+async def test_a_run_is_waited_for_over_a_pause_in_another_process(tmp_path: Path):
+    async with two(tmp_path / "runs.db", scripted(Say("one", delay_s=5), "two"), TWO) as (host, run, other):
+        await host.pause(run.run_id, "lunch")
+        with pytest.raises(RunIsPaused, match="lunch"):
+            await other.get(run.run_id).result()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(host_goes_on, host, run)
+            assert (await other.get(run.run_id).result(wait_paused=True)).output == "two"
+
+
+async def host_goes_on(host: Swarm, run: Run) -> None:
+    await anyio.sleep(10)
+    await host.resume(run.run_id)
+
+
+async def test_a_run_that_no_process_hosts_is_interrupted(tmp_path: Path):
+    async with process(tmp_path / "runs.db", "host", scripted(Say("late", delay_s=60))) as host:
+        run = await host.spawn(PLAIN, task="x")
+        assert run.status == "running"
+    async with process(tmp_path / "runs.db", "other", scripted("done")) as other:
+        [left] = other.runs(status="interrupted")
+        assert (left.run_id, left.status, other.runs(status="running")) == (run.run_id, "interrupted", [])
+        with pytest.raises(RunInterrupted, match=r"no process hosts it; take it up with `await swarm\.resume_tree"):
+            await left.result()
+        await other.resume_tree(run.run_id)
+        assert ((await left.result()).output, left.status) == ("done", "complete")
+
+
+async def test_code_may_wait_for_somebody_to_take_a_run_up(tmp_path: Path):
+    async with process(tmp_path / "runs.db", "first", scripted(Say("late", delay_s=60))) as first:
+        run = await first.spawn(PLAIN, task="x")
+    async with (
+        process(tmp_path / "runs.db", "second", scripted("done")) as second,
+        process(tmp_path / "runs.db", "other") as other,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(takes_up, second, run)
+        assert (await other.get(run.run_id).result(wait_paused=True)).output == "done"
+
+
+async def takes_up(swarm: Swarm, run: Run) -> None:
+    await anyio.sleep(5)
+    await swarm.resume_tree(run.run_id)
 
 
 async def test_a_message_from_another_process_is_in_the_next_request(tmp_path: Path):

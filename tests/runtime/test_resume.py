@@ -58,7 +58,7 @@ async def finish(path: Path, provider: Provider, tools: Sequence[object] = ()) -
     journal = SqliteJournal(path, host="second")
     async with swarm_of(provider, journal=journal, seed=1) as swarm:
         first = swarm.runs()[0]
-        if first.status in ("running", "paused"):
+        if first.status in ("interrupted", "paused"):
             await swarm.resume_tree(first.run_id, tools=tools)  # type: ignore[arg-type]
         outcome = await first.result()
         events = events_of(swarm, first)

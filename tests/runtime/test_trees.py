@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from anyio.abc import TaskStatus
 from runkit import blueprint, payloads, stage, swarm_of
 
 from shoal.actors import Backoff, ChildSpec, DynamicSupervisor, Supervisor, Worker
-from shoal.errors import RestartsExhausted
+from shoal.errors import RestartsExhausted, RunInterrupted
 from shoal.providers import Request
 from shoal.runtime import Swarm, agent, tool
 from shoal.testing import Say, ScriptedProvider, call
@@ -124,6 +125,32 @@ async def test_the_swarm_draws_a_tree_that_was_started_in_it():
     assert "w  worker  permanent  running" in drawn[line + 1]
 
 
+async def test_who_waits_for_a_run_that_its_tree_starts_again_waits_on():
+    slow_starts, lives = iter([0.0, 60.0]), iter([10.0, 1e6])
+
+    async def feed(*, task_status: TaskStatus[None]) -> None:
+        await anyio.sleep(next(slow_starts))
+        task_status.started()
+        await anyio.sleep(next(lives))
+        raise OSError("no feed")
+
+    children = [ChildSpec("feed", feed), agent("one", blueprint=PLAIN, task="x")]
+    provider = ScriptedProvider(*[Say("done", delay_s=30.0)] * 2, purposes={"titling": "T"})
+    async with swarm_of(provider) as swarm:
+        await swarm.start(Supervisor("team", strategy="rest_for_one", children=children))
+        assert (await swarm.runs()[0].result()).output == "done"
+
+
+async def test_who_waits_for_a_run_of_a_tree_that_is_stopped_is_told():
+    tree = Supervisor("team", children=[agent("one", blueprint=PLAIN, task="x")])
+    async with swarm_of(ScriptedProvider(Say("late", delay_s=600.0))) as swarm:
+        started = await swarm.start(tree)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(started.stop)
+            with pytest.raises(RunInterrupted):
+                await swarm.runs()[0].result()
+
+
 async def test_a_tree_that_is_stopped_is_over_and_its_runs_can_be_resumed():
     tree = Supervisor("team", children=[agent("one", blueprint=PLAIN, task="x")])
 
@@ -137,7 +164,7 @@ async def test_a_tree_that_is_stopped_is_over_and_its_runs_can_be_resumed():
         await started.stop()
         await started.stop()
         assert ((await started.wait()).kind, started.healthy, swarm.healthy) == ("shutdown", True, True)
-        assert swarm.runs()[0].status == "running"
+        assert swarm.runs()[0].status == "interrupted"
         resumed = await swarm.resume_tree(swarm.runs()[0].run_id)
         assert (await resumed.result()).output == "hello"
 

@@ -96,5 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _refused(message: str, status: int, *more: str) -> int:
-    print(f"shoal: {message}", *more, sep="\n", file=sys.stderr)
+    from shoal.cli._print import complain  # noqa: PLC0415 - only those who are refused wait for it
+
+    complain(message, *more)
     return status

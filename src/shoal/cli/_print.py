@@ -58,12 +58,13 @@ def say(*lines: Cell) -> None:
 def complain(*lines: str) -> None:
     """Print *lines* to standard error, the first with the program's name in front."""
     for number, line in enumerate(lines):
-        print(line if number else f"shoal: {line}", file=sys.stderr)
+        note(line if number else f"shoal: {line}")
 
 
 def note(text: str) -> None:
     """Print one more line to standard error, behind what `complain` printed."""
-    print(text, file=sys.stderr)
+    # Vendors and tools have their say in what went wrong: nothing of it may speak to the terminal itself.
+    print(_CONTROL_BUT_LINES.sub(_escaped, text), file=sys.stderr)
 
 
 def print_json(value: Any) -> None:

@@ -59,3 +59,20 @@ def test_a_wrong_key_pauses_the_run_with_what_to_do(shell: Shell, plain: Path, m
     assert said.status == 3
     assert "Set a valid API key for this provider." in said.err
     assert "sk-of-somebody-else" not in said.out + said.err
+
+
+def test_what_a_vendor_says_cannot_speak_to_the_terminal(shell: Shell, plain: Path, monkeypatch: pytest.MonkeyPatch):
+    rude = wire.Failure(400, "invalid_request_error", "no \x1b]0;owned\x07 and\u202e no")
+    with wire.serve_in_thread(wire.Script(), wire.Settings(faults=[rude])) as server:
+        monkeypatch.setenv("SHOAL_PROVIDER", "compatible")
+        monkeypatch.setenv("SHOAL_BASE_URL", server.openai_url)
+        monkeypatch.setenv("SHOAL_MODEL", "local")
+        said = shell("run", plain)
+    assert said.status == 1
+    assert "no \\x1b]0;owned\\x07 and\\u202e no" in said.err
+    assert not set("\x1b\x07\u202e") & set(said.out + said.err)
+
+
+def test_what_is_refused_cannot_speak_to_the_terminal(shell: Shell):
+    said = shell("result", "\x1b]0;owned\x07")
+    assert "\x1b" not in said.err
