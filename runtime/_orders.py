@@ -32,7 +32,7 @@ GivenTool: TypeAlias = Tool | FunctionTool[..., Any] | Callable[..., Awaitable[A
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # with slots, `SpawnRequest[Answer](…)` raises: a frozen class of those has no `__orig_class__`
 class SpawnRequest(Generic[OutputT_co]):
     """One run to start, for `Swarm.spawn_many` and `Run.spawn_many`.
 
