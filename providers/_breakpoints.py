@@ -7,7 +7,7 @@ it is this run's or this stage's alone. Markers go where the tokens that a later
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import accumulate
 from typing import Any, Literal, TypeAlias, final
 
@@ -39,7 +39,6 @@ class Spot(msgspec.Struct, frozen=True, gc=False):
         steady: It is declared to be written once.
         cacheable: False ends the prefix that a cache may hold.
         markable: The vendor takes a marker here.
-        ended: The run's request before this one ended here.
     """
 
     section: Section
@@ -49,7 +48,6 @@ class Spot(msgspec.Struct, frozen=True, gc=False):
     steady: bool = False
     cacheable: bool = True
     markable: bool = True
-    ended: bool = False
 
 
 @final
@@ -95,7 +93,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 
 
 @final
-class Front(msgspec.Struct, frozen=True):
+class Front(msgspec.Struct, frozen=True, gc=False):
     """What stands in front of the conversation, with the places in it that are worth a marker.
 
     Args:
@@ -110,7 +108,8 @@ class Front(msgspec.Struct, frozen=True):
         blocks: The system blocks that are its last spots.
         moved: The run's request before this cannot be found at its end: nothing was written there, or it had another
             front, or its conversation began in another way.
-        made: What was made of it, for whoever makes the same again.
+        made: What was encoded of it, for whoever encodes the same again.
+        planned: What was found of its places, for whoever looks for the same again.
     """
 
     spots: tuple[Spot, ...] = ()
@@ -124,6 +123,7 @@ class Front(msgspec.Struct, frozen=True):
     blocks: tuple[Block, ...] = ()
     moved: bool = False
     made: dict[Hashable, Any] = {}
+    planned: dict[Hashable, Any] = {}
 
 
 NO_FRONT = Front()
@@ -159,15 +159,17 @@ def front_of(spots: Sequence[Spot], chain: Sequence[bytes] = (), *, grows: float
 
 
 @final
-class Markers(msgspec.Struct, frozen=True):
+class Markers(msgspec.Struct, frozen=True, gc=False):
     """Where the markers of a request stand.
 
     Args:
-        markers: First to last.
+        ahead: Those in front of the conversation, first to last.
+        behind: Spots of the conversation behind which the others stand, first to last; none of them lasts longer.
         explicit: The vendor must not mark the end by itself.
     """
 
-    markers: tuple[Marker, ...] = ()
+    ahead: tuple[Marker, ...] = ()
+    behind: tuple[int, ...] = ()
     explicit: bool = False
 
 
@@ -175,7 +177,14 @@ NO_MARKERS = Markers()
 
 
 def plan_breakpoints(
-    front: Front, said: Sequence[Spot], profile: ModelProfile, rules: MarkerRules = ANTHROPIC, *, once: bool = False
+    front: Front,
+    said: Sequence[Spot],
+    profile: ModelProfile,
+    rules: MarkerRules = ANTHROPIC,
+    *,
+    once: bool = False,
+    ended: int = -1,
+    far: int = 0,
 ) -> Markers:
     """Return where markers go.
 
@@ -189,107 +198,125 @@ def plan_breakpoints(
         profile: The model's; without `markers` in it there are none.
         rules: The vendor's.
         once: No later request begins like this one.
+        ended: Where in *said* the run's request before this one ended; -1 where that is unknown.
+        far: So many of *said*, from the first on, a cache may hold: nobody looks at each.
     """
     if profile.cache != "markers":
         return NO_MARKERS
     least = profile.min_cacheable_tokens
-    held = _held(said) if front.open else 0
+    held = 0
+    if front.open:
+        held = far
+        while held < len(said) and said[held].cacheable:
+            held += 1
     kept = said if held == len(said) else said[:held]
-    steady = front.steady if rules.long_stable else 0
-    if rules.own_reach is None:
-        return NO_MARKERS if once else Markers(_markers(_marked(front, kept, least, rules)[0], steady))
-    tokens = front.tokens + sum([spot.tokens for spot in said])
-    writes = tokens >= least
+    if rules.own_reach is not None:
+        return _beside_its_own(front, said, kept, least, rules, ended, once=once)
+    return NO_MARKERS if once else _marked(front, kept, least, rules, ended)[0]
+
+
+def _beside_its_own(
+    front: Front, said: Sequence[Spot], kept: Sequence[Spot], least: int, rules: MarkerRules, ended: int, *, once: bool
+) -> Markers:
+    """Return where markers go for a vendor that marks the end, and finds ends of messages, by itself."""
+    writes = _reaches(front, said, len(said) - 1, least)
     if once:
         return Markers(explicit=writes)
-    marked, worth = _marked(front, kept, least, rules)
-    own, own_worth = _by_itself(front, said, tokens, least, rules, rules.own_reach)
-    explicit = writes and (held < len(said) or not front.open or own_worth < worth)
-    return Markers(_markers(_also_known(marked, front, rules) if explicit else own, steady), explicit)
+    stays = front.odds * (1.0 - SHED_ODDS)
+    own, own_worth = _in_front(front, rules.most - 1, stays, least, rules)
+    whole = front.open and len(kept) == len(said)
+    if not writes or (whole and not front.moved and said and said[-1].markable):
+        # The vendor's own marker at the end takes the place of ours, so that no plan with ours is worth more.
+        return Markers(own)
+    marked, worth = _marked(front, kept, least, rules, ended)
+    if marked.behind:
+        worth += _up_to(front, said, marked.behind[-1]) * stays
+    # A marker counts as one of the latest ends, and a long conversation leaves no room for it. Where nothing moved,
+    # that is no loss: the request before is found at its end, and once something moves the end can go unmarked.
+    if front.moved and sum([spot.positions for spot in said]) + len(front.spots) > (rules.own_reach or 0):
+        own_worth = 0.0
+    if whole and own_worth + _up_to(front, said, len(said) - 1) * stays >= worth:
+        return Markers(own)
+    return Markers(_also_known(marked, front, rules), marked.behind, explicit=True)
 
 
-def _markers(marked: set[int], steady: int) -> tuple[Marker, ...]:
+def _up_to(front: Front, said: Sequence[Spot], end: int) -> int:
+    """Return how many tokens there are up to the spot *end* of *said*; -1 is the end of *front*."""
+    return front.tokens + sum([spot.tokens for spot in said[: end + 1]])
+
+
+def _reaches(front: Front, said: Sequence[Spot], end: int, least: int) -> bool:
+    """Say whether *least* tokens or more stand up to there."""
+    return front.tokens >= least or _up_to(front, said, end) >= least
+
+
+def _markers(front: Front, marked: Iterable[int], rules: MarkerRules) -> tuple[Marker, ...]:
+    """Return markers behind the spots *marked* of *front*."""
+    steady = front.steady if rules.long_stable else 0
     return tuple([Marker(index, index < steady) for index in sorted(marked)])
 
 
-def _held(said: Sequence[Spot]) -> int:
-    """Return how many spots of *said*, from the first on, a cache may hold."""
-    if False not in [spot.cacheable for spot in said]:
-        return len(said)
-    return next(index for index, spot in enumerate(said) if not spot.cacheable)
-
-
-def _marked(front: Front, said: Sequence[Spot], least: int, rules: MarkerRules) -> tuple[set[int], float]:
-    """Return the indexes of all markers, and how many tokens a later request is expected to read at them.
+def _marked(front: Front, said: Sequence[Spot], least: int, rules: MarkerRules, ended: int) -> tuple[Markers, float]:
+    """Return where markers stand, and how many tokens a later request is expected to read at those in front.
 
     Args:
         front: See `plan_breakpoints`.
         said: What a cache may hold of the conversation.
         least: The shortest prefix that is worth a marker.
         rules: See `plan_breakpoints`.
+        ended: See `plan_breakpoints`.
     """
     end = _snapped(said, len(said) - 1)
-    tokens = front.tokens + sum([spot.tokens for spot in said[: end + 1]]) if end >= 0 else 0
-    if end < 0 or tokens < least:
-        marked, worth = _in_front(front, rules.most, 0.0, least)
-        return set(marked), worth
-    after = len(front.spots)
-    made = {after + end}
-    before = _unseen(said, end, rules)
-    if before >= 0 and tokens - sum([spot.tokens for spot in said[before + 1 : end + 1]]) >= least:
-        made.add(after + before)
-    stays = front.odds * (1.0 - SHED_ODDS)
-    marked, worth = _in_front(front, rules.most - len(made), stays, least)
-    return made | set(marked), worth + tokens * stays
+    if end < 0 or not _reaches(front, said, end, least):
+        ahead, worth = _in_front(front, rules.most, 0.0, least, rules)
+        return Markers(ahead), worth
+    behind: tuple[int, ...] = (end,)
+    if 0 <= ended < end:
+        before = _unseen(said, end, rules, ended)
+        if before >= 0 and _reaches(front, said, before, least):
+            behind = (before, end)
+    ahead, worth = _in_front(front, rules.most - len(behind), front.odds * (1.0 - SHED_ODDS), least, rules)
+    return Markers(ahead, behind), worth
 
 
-def _by_itself(
-    front: Front, said: Sequence[Spot], tokens: int, least: int, rules: MarkerRules, reach: int
-) -> tuple[set[int], float]:
-    """Return the same for a vendor that marks the end, and finds ends of messages, by itself."""
-    stays = front.odds * (1.0 - SHED_ODDS)
-    marked, worth = _in_front(front, rules.most - 1, stays, least)
-    ends = sum([spot.positions for spot in said])
-    if front.moved and ends + len(front.spots) > reach:
-        # A marker counts as one of the latest ends, and a long conversation leaves no room for it. Where nothing moved,
-        # that is no loss: the request before is found at its end, and once something moves the end can go unmarked.
-        worth = 0.0
-    return set(marked), worth + (tokens * stays if tokens >= least else 0.0)
-
-
-def _also_known(marked: set[int], front: Front, rules: MarkerRules) -> set[int]:
-    """Return *marked* with the places that were marked before, so that they are read, while the new ones are written.
+def _also_known(markers: Markers, front: Front, rules: MarkerRules) -> tuple[Marker, ...]:
+    """Return those of *markers* in front with those of before, which are read while the new ones are written.
 
     The vendor writes at its latest markers alone, and looks for entries at all of them.
     """
+    marked = {marker.index for marker in markers.ahead}
+    if front.known <= marked:
+        return markers.ahead
+    # Where nothing in front is new, what is written first is said behind it.
     first = min(marked - front.known, default=len(front.spots))
-    room = rules.most - sum([index >= first for index in marked])
+    room = rules.most - len(markers.behind) - sum([index >= first for index in marked])
     between = sorted([index for index in front.known - marked if index > first], reverse=True)
     before = [index for index in front.known if index < first]
-    return marked | {*before} | {*between[: max(0, room)]}
+    return _markers(front, marked | {*before} | {*between[: max(0, room)]}, rules)
 
 
-def _unseen(said: Sequence[Spot], end: int, rules: MarkerRules) -> int:
-    """Return where the request before ended, if the vendor would not look there from *end*; else -1."""
-    most = None if rules.look_back is None else rules.look_back - rules.margin
-    distance = said[end].positions
-    for before in range(end - 1, -1, -1):
-        if said[before].ended:
-            return -1 if most is not None and distance < most else _snapped(said, before)
-        distance += said[before].positions
-    return -1
+def _unseen(said: Sequence[Spot], end: int, rules: MarkerRules, ended: int) -> int:
+    """Return where to mark that the request before *ended*, if the vendor would not look there from *end*; else -1."""
+    if rules.look_back is not None:
+        distance = sum([spot.positions for spot in said[ended + 1 : end + 1]])
+        if distance < rules.look_back - rules.margin:
+            return -1
+    return _snapped(said, ended)
 
 
-def _in_front(front: Front, most: int, stays: float, least: int) -> tuple[tuple[int, ...], float]:
-    """Return the at most *most* places in the front that are expected to be read most, and how many tokens that is.
+def _in_front(
+    front: Front, most: int, stays: float, least: int, rules: MarkerRules
+) -> tuple[tuple[Marker, ...], float]:
+    """Return markers at the at most *most* places in front that are expected to be read most, and how many tokens.
 
     A later request reads at the last marker up to which it is the same. So a marker is worth its tokens times the odds
     that the prefix ends between it and the next one; what stands behind the last of them stays with odds *stays*.
     """
-    asked = ("places", most, stays, least)
-    made: tuple[tuple[int, ...], float] | None = front.made.get(asked)
+    asked = (most, stays, least, rules.long_stable)
+    made: tuple[tuple[Marker, ...], float] | None = front.planned.get(asked)
     if made is None:
-        made = front.made[asked] = _chosen([p for p in front.places if p.tokens >= least], most, stays)
+        chosen, worth = _chosen([p for p in front.places if p.tokens >= least], most, stays)
+        made = front.planned[asked] = (_markers(front, chosen, rules), worth)
     return made
 
 

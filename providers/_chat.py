@@ -18,7 +18,6 @@ from shoal.providers._breakpoints import (
     NO_MARKERS,
     ONCE,
     OPENAI,
-    Front,
     Marker,
     MarkerRules,
     Markers,
@@ -26,7 +25,7 @@ from shoal.providers._breakpoints import (
 )
 from shoal.providers._chat_messages import API, BLANK_LINE, END, ChatMessages, with_tail
 from shoal.providers._conversation import Conversation, keep, kept
-from shoal.providers._elements import Placed, Spoken, bodies
+from shoal.providers._elements import Placed, Spoken, bodies, in_array
 from shoal.providers._fronts import Fronts, sent_of
 from shoal.providers._legality import object_schema, tail_of, tool_names
 from shoal.providers._options import checked_options
@@ -54,7 +53,7 @@ def _quoted(text: str) -> bytes:
 
 
 @final
-class Tools(msgspec.Struct, frozen=True):
+class Tools(msgspec.Struct, frozen=True, gc=False):
     """An encoded tool set.
 
     Args:
@@ -156,11 +155,10 @@ class ChatEncoder:
             settings = self._settings(request, tools, asked)  # whether it may be asked for depends on what is said
         else:
             settings = self._heads.of(request, tools, asked, self._settings)
-        ahead = plan.in_front(markers.markers)
-        system = self._front(plan.front, ahead) if plan.front.spots else self._system(sent_of(request.system))
-        said = self._said(spoken, plan.behind(markers.markers, self._marker), tail)
+        system, prefixes = self._front(request, plan, markers.ahead, cache_key)
+        said = self._said(spoken, plan.placed(markers.behind, self._marker), tail)
         body = Wire.of(*self._head(request, tools), b',"messages":[', *_joined(system, said), b"],", settings)
-        return Sent(body, tools.names, under(cache_key, self._prefixes(plan, ahead)))
+        return Sent(body, tools.names, prefixes)
 
     def messages(self, request: Request) -> Wire:
         """Return the elements of the `messages` array, without markers: system section, conversation, tail."""
@@ -175,12 +173,12 @@ class ChatEncoder:
     def _said(self, spoken: Sequence[Spoken], placed: Sequence[Placed], tail: Text | None) -> Pieces:
         """Return *spoken* with *tail* in its last message, or in one behind it where that cannot be."""
         if tail is None:
-            return self._conversation.parts(spoken, placed)
+            return [in_array(spoken, _between, placed)] if spoken else []
         tailed = with_tail(spoken[-1], tail) if spoken and not placed else None
         if tailed is not None:
-            return _joined(self._conversation.parts(spoken[:-1], placed), tailed)
+            return _joined([in_array(spoken[:-1], _between)] if len(spoken) > 1 else [], tailed)
         alone: Pieces = [b'{"role":"user","content":"', tail.body, END]
-        return _joined(self._conversation.parts(spoken, placed), alone)
+        return _joined([in_array(spoken, _between, placed)] if spoken else [], alone)
 
     def _settings(self, request: Request, tools: Tools, asked: tuple[str | None, bool, bool, bool, str]) -> bytes:
         """Return the settings of *request*, which end its body."""
@@ -221,9 +219,7 @@ class ChatEncoder:
         front = self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
         if not self._marker:
             return Outline(front)
-        return outline(
-            front, spoken, assistant="assistant", asks=request.purpose == "routing", tail_bytes=len(tail or b"")
-        )
+        return outline(front, spoken, request.purpose, tail)
 
     def _size_of(self, block: Block) -> int:
         return self.block(block).size
@@ -231,7 +227,15 @@ class ChatEncoder:
     def _markers(self, request: Request, plan: Outline) -> Markers:
         if not self._marker:
             return NO_MARKERS
-        markers = plan_breakpoints(plan.front, plan.said, self._profile, self._rules, once=request.purpose in ONCE)
+        markers = plan_breakpoints(
+            plan.front,
+            plan.said,
+            self._profile,
+            self._rules,
+            once=request.purpose in ONCE,
+            ended=plan.ended,
+            far=plan.far,
+        )
         self._fronts.mark(request, plan.front, markers)
         return markers
 
@@ -269,14 +273,23 @@ class ChatEncoder:
         """Return the messages of *segment*, encoded once."""
         return self._conversation.segment(segment)
 
-    def _front(self, front: Front, ahead: tuple[Marker, ...]) -> Pieces:
-        """Return the system section, made once for the same front with the same markers."""
-        made: Pieces | None = front.made.get(ahead)
+    def _front(
+        self, request: Request, plan: Outline, ahead: tuple[Marker, ...], cache_key: str | None
+    ) -> tuple[Pieces, tuple[bytes, ...]]:
+        """Return the system section, made once for the same front with the same markers, and its shared prefixes."""
+        front, asked = plan.front, ("front", ahead, cache_key)
+        if not front.spots:  # nobody looked at the blocks
+            return self._system(sent_of(request.system)), ()
+        made: tuple[Pieces, tuple[bytes, ...]] | None = front.planned.get(asked)
         if made is None:
-            before = len(front.spots) - len(front.blocks)
-            system = self._system(front.blocks, [marker.index - before for marker in ahead])
-            made = [Wire.of(*system)] if system else []
-            front.made[ahead] = made
+            pieces: Pieces | None = front.made.get(ahead)
+            if pieces is None:
+                before = len(front.spots) - len(front.blocks)
+                system = self._system(front.blocks, [marker.index - before for marker in ahead])
+                pieces = [Wire.of(*system)] if system else []
+                front.made[ahead] = pieces
+            made = pieces, under(cache_key, self._prefixes(plan, ahead))
+            front.planned[asked] = made
         return made
 
     def _system(self, blocks: Sequence[Block], marked: Sequence[int] = ()) -> Pieces:

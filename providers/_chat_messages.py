@@ -39,18 +39,20 @@ class ChatMessages:
         self._reader = reader
         self._parts = parts
         self._marks_images = capabilities.marker == "prompt_cache_breakpoint"
+        roles = {"system": capabilities.system_role, "user": "user"}
+        self._openings = {role: b'{"role":"%b","content":' % sent.encode() for role, sent in roles.items()}
 
     def __repr__(self) -> str:
         return f"<ChatMessages for {self._capabilities.server}>"
 
-    def say(self, turn: Turn) -> Iterator[Element]:
-        """Yield the elements of *turn*: its message, the result of each call, and what results cannot hold."""
+    def say(self, turn: Turn) -> Sequence[Element]:
+        """Return the elements of *turn*: its message, the result of each call, and what results cannot hold."""
         message = turn.message
-        if message.role != "assistant":
-            yield self._spoken(message)
-            return
+        return (self._spoken(message),) if message.role != "assistant" else [*self._answered(turn)]
+
+    def _answered(self, turn: Turn) -> Iterator[Element]:
         keys = [answer.key for answer in turn.answers]
-        yield self._assistant(in_words(message), keys)
+        yield self._assistant(in_words(turn.message), keys)
         shown: list[Blob] = []
         for answer in turn.answers:
             result = answer.result
@@ -62,7 +64,12 @@ class ChatMessages:
             yield listed("user", b'{"role":"user","content":[', parts, b"]}", markable=False)
 
     def _spoken(self, message: Message) -> Element:
-        role = self._capabilities.system_role if message.role == "system" else "user"
+        head = self._openings[message.role]
+        if not message.blobs:
+            texts = bodies(message.texts)
+            if self._parts:
+                return Element(message.role, (head + b"[" + _PART, *texts), END + b"]}")
+            return Element(message.role, (head + b'"', *texts), END, markable=False)
         native = [blob for blob in message.blobs if self._native(blob)]
         if self._parts or native:
             parts = [] if blank(message.texts) else [_part(bodies(message.texts))]
@@ -70,10 +77,8 @@ class ChatMessages:
                 parts.append(_part((said_of(blob),)))
                 if blob in native:
                     parts.append(_blob(blob))
-            head = b'{"role":"%b","content":[' % role.encode()
-            return listed(message.role, head, parts, b"]}", markable=self._marks_images or not native)
-        head = b'{"role":"%b","content":"' % role.encode()
-        return Element(message.role, (head, *_lines(message, message.blobs)), END, markable=False)
+            return listed(message.role, head + b"[", parts, b"]}", markable=self._marks_images or not native)
+        return Element(message.role, (head + b'"', *_lines(message, message.blobs)), END, markable=False)
 
     def _native(self, blob: Blob) -> bool:
         if blob.text is not None or not takes(self._profile, blob.mime):

@@ -12,7 +12,16 @@ from typing import Any, TypeAlias, TypeVar, final
 
 import msgspec
 
-from shoal.providers._elements import SILENCE, Between, Element, Placed, Spoken, in_array, joined, merged
+from shoal.providers._elements import (
+    NOTHING,
+    SILENCE,
+    Between,
+    Element,
+    Spoken,
+    alone,
+    joined,
+    merged,
+)
 from shoal.providers._legality import (
     CLOSING,
     OPENING,
@@ -21,20 +30,20 @@ from shoal.providers._legality import (
     leaves_open,
     legal,
     needs_closing,
-    needs_opening,
     needs_pause,
     starts_answering,
 )
-from shoal.providers._values import Block, Message, Role, Segment, ToolSet, digests_of
+from shoal.providers._values import Block, Message, Role, Segment, ToolSet, known_number, numbers_of
 from shoal.providers._wire import Wire
 
 Part: TypeAlias = Message | Segment | Block | ToolSet
 T = TypeVar("T")
 
 
-MAX_PARTS = 8
+FEW = 4
+"""How many parts of an open segment, made of equally many each, become one."""
 
-Say: TypeAlias = Callable[[Turn], Iterable[Element]]
+Say: TypeAlias = Callable[[Turn], Sequence[Element]]
 
 
 def kept(part: Part, encoder: object) -> Any:
@@ -50,32 +59,40 @@ def keep(part: Part, encoder: object, made: T) -> T:
 
 
 @final
-class _Grown(msgspec.Struct, frozen=True):
+class _Grown(msgspec.Struct, frozen=True, gc=False):
     """An open segment, as the parts that it grew by.
 
-    It holds digests of messages and not the messages: one of these keeps it.
+    It holds numbers of messages and not the messages: one of these keeps it.
+
+    Args:
+        numbers: The number of each of its messages.
+        parts: What they are, n parts, in order.
+        ranks: How often each part, n of them, came out of joining `FEW` parts; none is smaller than the next one.
     """
 
-    digests: tuple[bytes, ...]
+    numbers: tuple[int, ...]
     parts: tuple[Spoken, ...]
+    ranks: tuple[int, ...]
 
-    def begins(self, digests: tuple[bytes, ...], messages: Sequence[Message]) -> bool:
-        """Say whether *messages* go on where this ends, so that what is encoded of it holds whatever they say."""
-        count = len(self.digests)
-        if digests[:count] != self.digests:
-            return False
+    def rest_of(self, messages: Sequence[Message]) -> Sequence[Message] | None:
+        """Return what *messages* say beyond this; `None` where that changes what is encoded of it, or they differ."""
+        count = len(self.numbers)
+        if tuple(map(known_number, messages[:count])) != self.numbers:
+            return None
         if not self.parts or self.parts[-1].last == "system":
-            return False  # whether a system message may stand at the end depends on what follows it
-        asked: set[str] = set()
-        for message in messages[count:]:
-            if message.role == "tool" and message.call_id not in asked:
-                return False  # it answers a call in front of all that is new, or none
-            asked.update([call.call_id for call in message.calls])
-        return True
+            return None  # whether a system message may stand at the end depends on what follows it
+        rest = messages[count:]
+        asked: list[str] = []
+        for message in rest:
+            if message.calls:
+                asked += [call.call_id for call in message.calls]
+            elif message.role == "tool" and message.call_id not in asked:
+                return None  # it answers a call in front of all that is new, or none
+        return rest
 
 
 @final
-class _Said(msgspec.Struct, frozen=True):
+class _Said(msgspec.Struct, gc=False):
     """What was made of a turn, kept by its message while the results stay the same.
 
     Args:
@@ -85,7 +102,7 @@ class _Said(msgspec.Struct, frozen=True):
     """
 
     results: tuple[Message, ...]
-    elements: tuple[Element, ...]
+    elements: Sequence[Element]
     grown: _Grown | None = None
 
 
@@ -126,13 +143,16 @@ class Conversation:
             tailed: A tail follows, which closes as well as a closing message does.
         """
         spoken: list[Spoken] = []
+        before: Role | None = None
         for part in self.spoken(segments):
-            if not spoken and needs_opening(part.first):
-                spoken.append(self._opening)
-            elif part.first == "assistant" and needs_pause(spoken[-1].last, part.first):
-                spoken.append(self._closing)
+            if part.first == "assistant":
+                if not spoken:  # chat templates demand that a user speaks first
+                    spoken.append(self._opening)
+                elif needs_pause(before, part.first):
+                    spoken.append(self._closing)
             spoken.append(part)
-        if not tailed and needs_closing(spoken[-1].last if spoken else None):
+            before = part.last
+        if not tailed and needs_closing(before):
             spoken.append(self._closing if spoken else self._opening)
         return spoken
 
@@ -140,11 +160,13 @@ class Conversation:
         """Return the encoded *segments*; those that only hold together with the next one become one with it."""
         spoken: list[Spoken] = []
         held: tuple[Message, ...] = ()
+        last = len(segments) - 1
         for index, segment in enumerate(segments):
-            if index == len(segments) - 1 and not held and not segment.closed:
-                return [*spoken, *self._grown(segment)]
+            if index == last and not held and not segment.closed:
+                spoken += self._grown(segment)
+                return spoken
             part = self.speak(held + segment.messages) if held else self.segment(segment)
-            ahead = segments[index + 1].messages if index + 1 < len(segments) else ()
+            ahead = segments[index + 1].messages if index < last else ()
             answered = part.open and starts_answering(ahead)
             spoken_over = self._system_leads and part.last == "system" and ahead and ahead[0].role != "assistant"
             if answered or spoken_over:
@@ -172,44 +194,48 @@ class Conversation:
     def _grown(self, segment: Segment) -> tuple[Spoken, ...]:
         """Return the messages of an open segment; what stood in it at the request before is not looked at again."""
         made: Spoken | _Grown | None = kept(segment, self._encoder)
-        if isinstance(made, _Grown):
+        if made is not None and isinstance(made, _Grown):
             return made.parts
         messages = segment.messages
-        digests = digests_of(messages)
         said: _Said | None = kept(messages[0], self._encoder)
-        known = None if said is None else said.grown
-        if made is not None:
-            parts: tuple[Spoken, ...] = (made,)
-        elif known is not None and known.begins(digests, messages):
-            parts = self._further(known, messages)
+        known = None if said is None or made is not None else said.grown
+        rest = None if known is None else known.rest_of(messages)
+        if known is None or rest is None:
+            grown = self._anew(messages, made)
+            said = kept(messages[0], self._encoder)
         else:
-            parts = (self.speak(messages),)
-        grown = _Grown(digests, parts if parts[-1].cuts else parts[:-1])
-        said = kept(messages[0], self._encoder)
+            grown = self._further(known, messages, rest) if rest else known
         if said is not None:
-            msgspec.structs.force_setattr(said, "grown", grown)
-        return grown.parts if made is not None else keep(segment, self._encoder, grown).parts
+            said.grown = grown
+        if made is None:
+            keep(segment, self._encoder, grown)
+        return grown.parts
 
-    def _further(self, known: _Grown, messages: Sequence[Message]) -> tuple[Spoken, ...]:
-        """Return *messages*, which begin with what is *known*, as its parts and one more."""
-        rest = messages[len(known.digests) :]
-        if not rest:
-            return known.parts
+    def _anew(self, messages: Sequence[Message], made: Spoken | None = None) -> _Grown:
+        """Return *messages* as one part: what was *made* of them before, if anything was."""
+        spoken = self.speak(messages) if made is None else made
+        numbers = numbers_of(messages)
+        return _Grown(numbers, (spoken,), (0,)) if spoken.cuts else _Grown(numbers, (), ())
+
+    def _further(self, known: _Grown, messages: Sequence[Message], rest: Sequence[Message]) -> _Grown:
+        """Return *messages*, which are what is *known* and the *rest*, as its parts and one more."""
         before = known.parts[-1]
         more = self.speak(rest, after=before.last)
-        if needs_pause(before.last, more.first):
-            return (self.speak(messages),)
-        parts = (
-            known.parts
-            if len(known.parts) < MAX_PARTS
-            else (merged(known.parts, self._between, open_=leaves_open(messages[: len(known.digests)])),)
-        )
-        if more.cuts:
-            before = parts[-1]
-            glue = self._between(before.closing, more.opening)
-            wire = Wire.of(before.wire, glue) if before.ahead is None else Wire.of(before.ahead[1], before.wire, glue)
-            msgspec.structs.force_setattr(more, "ahead", (len(parts), wire))
-        return (*parts, more)
+        if more.first == "assistant" and needs_pause(before.last, more.first):
+            return self._anew(messages)
+        numbers = known.numbers + numbers_of(rest)
+        if not more.cuts:
+            return _Grown(numbers, known.parts, known.ranks)
+        parts, ranks = known.parts, known.ranks
+        while len(ranks) >= FEW and ranks[-FEW] == ranks[-1]:
+            one = merged(parts[-FEW:], self._between)
+            parts, ranks = (*parts[:-FEW], one), (*ranks[:-FEW], ranks[-1] + 1)
+        before = parts[-1]
+        glue = self._between(before.closing, more.opening)
+        ahead = NOTHING if before.ahead is None else before.ahead[1]
+        wire = Wire((ahead.fragments, before.wire.fragments, glue), ahead.size + before.wire.size + len(glue))
+        msgspec.structs.force_setattr(more, "ahead", (len(parts), wire))
+        return _Grown(numbers, (*parts, more), (*ranks, 0))
 
     def speak(self, messages: Sequence[Message], *, after: Role | None = None) -> Spoken:
         """Return *messages*, encoded; *after* is the role of what stands in front of them, `None` for nothing."""
@@ -245,10 +271,15 @@ class Conversation:
 
     def _alone(self, message: Message) -> Spoken:
         """Return *message* of a user, whom nobody stands beside."""
-        elements = () if blank(message.texts) and not message.blobs else self.turn(Turn(message))
-        if not elements:
+        if not message.blobs and blank(message.texts):
             return SILENCE
-        return joined(elements, self._between, first="user", last="user", open_=False, thinks=None)
+        said: _Said | None = kept(message, self._encoder)
+        if said is None:
+            said = keep(message, self._encoder, _Said((), self._say(Turn(message))))
+        elements = said.elements
+        if len(elements) == 1:
+            return alone(elements[0], "user")
+        return joined(elements, self._between, first="user", last="user", open_=None, thinks=None)
 
     def turn(self, turn: Turn) -> Sequence[Element]:
         """Return the elements of *turn*, encoded once while its results are the same."""
@@ -257,11 +288,7 @@ class Conversation:
         results = tuple([answer.result for answer in turn.answers]) if turn.answers else ()
         if said is not None and [*map(id, said.results)] == [*map(id, results)]:
             return said.elements
-        return keep(message, self._encoder, _Said(results, tuple(self._say(turn)))).elements
-
-    def parts(self, spoken: Sequence[Spoken], markers: Sequence[Placed] = ()) -> list[bytes | Wire]:
-        """Return *spoken* as they stand in the array, with *markers*, in order, put in."""
-        return in_array(spoken, self._between, markers)
+        return keep(message, self._encoder, _Said(results, self._say(turn))).elements
 
 
 def _placed(turn: Turn, before: Role | None, ahead: Sequence[Turn]) -> Turn:

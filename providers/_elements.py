@@ -43,10 +43,7 @@ class Element(msgspec.Struct, frozen=True, gc=False):
     @property
     def size(self) -> int:
         """How many bytes it is."""
-        size = len(self.end)
-        for leaf in self.head:
-            size += len(leaf)
-        return size
+        return sum(map(len, self.head), len(self.end))
 
 
 @final
@@ -67,7 +64,7 @@ class Cut(msgspec.Struct, frozen=True, gc=False):
 
 
 @final
-class Spoken(msgspec.Struct, frozen=True):
+class Spoken(msgspec.Struct, frozen=True, gc=False):
     """Encoded messages that stand together.
 
     Args:
@@ -76,7 +73,7 @@ class Spoken(msgspec.Struct, frozen=True):
         opening: The run of the first element; empty where nothing is said.
         first: Role of the first message; `None` where there is none.
         last: Role of the last one, `tool` for a result; `None` where there is none.
-        open: A call of the last assistant turn has no result yet.
+        open: A call of the last assistant turn that calls has no result yet; `None` where none does.
         thinks: The last assistant turn brings back what its model thought; `None` where there is no such turn.
         blobs: How many stored parts are sent as bytes.
         side_px: The longest side of an image among them.
@@ -84,6 +81,7 @@ class Spoken(msgspec.Struct, frozen=True):
         closing: The run of the last element; empty where nothing is said.
         ahead: Of what an open segment grew by: how many parts of that stand in front, and their bytes up to this one.
         stretched: What `stretches` returned; empty before it did.
+        spots: What `as_spots` returned; empty before it did, and where `stretches` did since.
     """
 
     wire: Wire = NOTHING
@@ -91,7 +89,7 @@ class Spoken(msgspec.Struct, frozen=True):
     opening: str = ""
     first: Role | None = None
     last: Role | None = None
-    open: bool = False
+    open: bool | None = None
     thinks: bool | None = None
     blobs: int = 0
     side_px: int = 0
@@ -99,7 +97,7 @@ class Spoken(msgspec.Struct, frozen=True):
     closing: str = ""
     ahead: tuple[int, Wire] | None = None
     stretched: tuple[Spot, ...] = ()
-    _spots: tuple[Spot, ...] = ()
+    spots: tuple[Spot, ...] = ()
 
     def stretches(self) -> tuple[Spot, ...]:
         """Return all of it as one stretch: nobody will look into it again.
@@ -107,10 +105,10 @@ class Spoken(msgspec.Struct, frozen=True):
         Where no marker may stand at its end they are two: up to the last place that takes one, and the rest.
         """
         if not self.stretched:
-            alone = len(self.cuts) == 1
-            made = self.spots if alone else tuple([spot for _, spot in self._stretched()])
+            single = len(self.cuts) == 1
+            made = (self.spots or self.as_spots()) if single else tuple([spot for _, spot in self._stretched()])
             msgspec.structs.force_setattr(self, "stretched", made)
-            msgspec.structs.force_setattr(self, "_spots", ())
+            msgspec.structs.force_setattr(self, "spots", ())
         return self.stretched
 
     def last_of(self, stretch: int) -> int:
@@ -130,36 +128,35 @@ class Spoken(msgspec.Struct, frozen=True):
             made.append((last, Spot("messages", rest // BYTES_PER_TOKEN, last - at, markable=False)))
         return made
 
-    @property
-    def spots(self) -> tuple[Spot, ...]:
-        """Each element as a stretch of its own."""
-        if not self._spots:
-            made: list[Spot] = []
-            size = 0
-            for cut in self.cuts:
-                made.append(Spot("messages", (cut.size - size) // BYTES_PER_TOKEN, markable=cut.markable))
-                size = cut.size
-            msgspec.structs.force_setattr(self, "_spots", tuple(made))
-        return self._spots
+    def as_spots(self) -> tuple[Spot, ...]:
+        """Return each element as a stretch of its own."""
+        made: list[Spot] = []
+        size = 0
+        for cut in self.cuts:
+            made.append(Spot("messages", (cut.size - size) // BYTES_PER_TOKEN, markable=cut.markable))
+            size = cut.size
+        msgspec.structs.force_setattr(self, "spots", tuple(made))
+        return self.spots
 
     @property
     def leaves(self) -> Leaves:
         """Their bytes, one leaf behind the other."""
-        return cast("Leaves", self.wire.fragments)
+        return self.wire.fragments  # type: ignore[return-value] # one level of leaves; `cast` would be a call
 
 
 SILENCE = Spoken()
 
 
 def joined(
-    elements: Sequence[Element], between: Between, *, first: Role, last: Role | None, open_: bool, thinks: bool | None
+    elements: Sequence[Element],
+    between: Between,
+    *,
+    first: Role,
+    last: Role | None,
+    open_: bool | None,
+    thinks: bool | None,
 ) -> Spoken:
     """Return *elements*, 1 or more, as what stands together; see `Spoken` for the rest."""
-    if len(elements) == 1:
-        alone, run = elements[0], elements[0].run
-        wire = Wire(_fragments((*alone.head, alone.end)), alone.size)
-        cut = Cut(len(alone.head), alone.size, run, alone.markable)
-        return Spoken(wire, (cut,), run, first, last, open_, thinks, alone.blobs, alone.side_px, frozenset((run,)), run)
     leaves: list[bytes | Deferred] = []
     cuts: list[Cut] = []
     runs: set[str] = set()
@@ -183,12 +180,33 @@ def joined(
     return Spoken(wire, tuple(cuts), elements[0].run, first, last, open_, thinks, blobs, side_px, frozenset(runs), run)
 
 
-def merged(parts: Sequence[Spoken], between: Between, *, open_: bool) -> Spoken:
-    """Return *parts*, 1 or more, as one; *open_* says whether a call of its last assistant turn has no result yet."""
+def alone(element: Element, role: Role) -> Spoken:
+    """Return *element*, which is all that a message of *role* says, as what stands together."""
+    head, run, blobs, markable = element.head, element.run, element.blobs, element.markable
+    leaves = (*head, element.end)
+    size = sum(map(len, leaves))
+    wire = Wire(leaves if blobs else Flat(leaves), size)  # type: ignore[arg-type] # without stored parts they are bytes
+    runs = _RUNS.get(run) or _RUNS.setdefault(run, frozenset((run,)))
+    # Positions throughout: this is done for every message, and keywords cost.
+    spots = (Spot("messages", size // BYTES_PER_TOKEN, 1, 0.0, False, True, markable),)  # noqa: FBT003
+    cuts = (Cut(len(head), size, run, markable),)
+    side_px = element.side_px
+    return Spoken(wire, cuts, run, role, role, None, None, blobs, side_px, runs, run, None, spots, spots)
+
+
+_RUNS: dict[str, frozenset[str]] = {}
+"""The set of each run alone: there are few, and they are asked for with every message."""
+
+
+def merged(parts: Sequence[Spoken], between: Between) -> Spoken:
+    """Return *parts*, 1 or more, as one; no result in one of them answers a call in another."""
     leaves: list[bytes | Deferred] = []
     cuts: list[Cut] = []
-    size = 0
+    size = blobs = side_px = 0
     closing = ""
+    open_: bool | None = None
+    thinks: bool | None = None
+    runs: set[str] = set()
     for part in parts:
         if closing:
             glue = between(closing, part.opening)
@@ -198,22 +216,20 @@ def merged(parts: Sequence[Spoken], between: Between, *, open_: bool) -> Spoken:
         leaves += part.leaves
         size += part.wire.size
         closing = part.closing
-    return Spoken(
-        Wire(_fragments(tuple(leaves)), size),
-        tuple(cuts),
-        parts[0].opening,
-        parts[0].first,
-        parts[-1].last,
-        open_,
-        next((part.thinks for part in reversed(parts) if part.thinks is not None), None),
-        sum([part.blobs for part in parts]),
-        max([part.side_px for part in parts]),
-        frozenset[str]().union(*[part.runs for part in parts]),
-        closing,
-    )
+        runs |= part.runs
+        open_ = open_ if part.open is None else part.open
+        thinks = thinks if part.thinks is None else part.thinks
+        if part.blobs:
+            blobs += part.blobs
+            side_px = max(side_px, part.side_px)
+    first, last = parts[0], parts[-1]
+    # Without stored parts all leaves are bytes.
+    wire = Wire(tuple(leaves) if blobs else Flat(leaves), size)  # type: ignore[arg-type]
+    known = (blobs, side_px, frozenset(runs), closing, first.ahead)
+    return Spoken(wire, tuple(cuts), first.opening, first.first, last.last, open_, thinks, *known)
 
 
-def in_array(spoken: Sequence[Spoken], between: Between, markers: Sequence[Placed] = ()) -> list[bytes | Wire]:
+def in_array(spoken: Sequence[Spoken], between: Between, markers: Sequence[Placed] = ()) -> Wire:
     """Return *spoken* as they stand in the array, with *markers* put in.
 
     Args:
@@ -222,47 +238,45 @@ def in_array(spoken: Sequence[Spoken], between: Between, markers: Sequence[Place
         markers: The markers, in order.
     """
     if not spoken:
-        return []
+        return NOTHING
     # What the open segment was before it grew stands as one piece, up to the first marker in it.
     first = markers[0][0] if markers else len(spoken) - 1
     count, ahead = spoken[first].ahead or (0, NOTHING)
-    parts: list[bytes | Wire] = []
-    closing = ""
-    for part in spoken[: first - count]:
-        if closing:
-            parts.append(between(closing, part.opening))
-        parts.append(part.wire)
-        closing = part.closing
-    if count:
-        if closing:
-            parts.append(between(closing, spoken[first - count].opening))
-        parts.append(ahead)
-        closing = ""
-    for index in range(first, len(spoken)):
-        part = spoken[index]
-        if closing:
-            parts.append(between(closing, part.opening))
-        marked = [(element, marker) for at, element, marker in markers if at == index]
-        parts.append(_marked(part, marked) if marked else part.wire)
-        closing = part.closing
-    return parts
+    fragments: list[bytes | Fragments] = []
+    size = at = 0
+    before = ""
+    while at < len(spoken):
+        part = spoken[at]
+        wire, closing, step = part.wire, part.closing, 1
+        if count and at == first - count:
+            wire, closing, step = ahead, "", count  # what joins it with the next part stands in it
+        elif markers and at >= first:
+            wire = _marked(part, [marker for marker in markers if marker[0] == at])
+        if before:
+            glue = between(before, part.opening)
+            fragments.append(glue)
+            size += len(glue)
+        fragments.append(wire.fragments)
+        size += wire.size
+        before = closing
+        at += step
+    return Wire(tuple(fragments), size)
 
 
-def _marked(part: Spoken, markers: Iterable[tuple[int, bytes]]) -> Wire:
-    """Return *part* with *markers*, by index of the element, sorted."""
+def _marked(part: Spoken, markers: Iterable[Placed]) -> Wire:
+    """Return *part* with its *markers*."""
     leaves = part.leaves
-    fragments: list[bytes | Deferred | Fragments] = []
-    size, done = part.wire.size, 0
-    for element, marker in markers:
+    made = [*leaves]
+    size = part.wire.size
+    for _, element, marker in markers:
         at = part.cuts[element].leaf
-        end = leaves[at]
+        end = made[at]
         assert isinstance(end, bytes)  # only what stands inside an element may be fetched later
         inside = end.index(b"}")
-        fragments += [_fragments(leaves[done:at]), end[:inside], marker, end[inside:]]
+        made[at] = end[:inside] + marker + end[inside:]
         size += len(marker)
-        done = at + 1
-    fragments.append(_fragments(leaves[done:]))
-    return Wire(tuple(fragments), size)
+    flat = isinstance(leaves, Flat)
+    return Wire(Flat(made) if flat else tuple(made), size)  # type: ignore[arg-type] # what is flat holds bytes alone
 
 
 def _fragments(leaves: Leaves) -> Fragments:
@@ -271,9 +285,9 @@ def _fragments(leaves: Leaves) -> Fragments:
     return Flat(cast("tuple[bytes, ...]", leaves))
 
 
-def bodies(texts: Iterable[Text]) -> Leaves:
+def bodies(texts: Sequence[Text]) -> Leaves:
     """Return the bytes of *texts*, as they stand inside a JSON string."""
-    return tuple([text.body for text in texts])
+    return (texts[0].body,) if len(texts) == 1 else tuple([text.body for text in texts])
 
 
 def listed(run: str, opening: bytes, parts: Sequence[Leaves], closing: bytes, *, markable: bool = True) -> Element:

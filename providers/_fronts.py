@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, final
+from collections.abc import Callable, Mapping, Sequence
+from typing import final
 
 import msgspec
 
-from shoal.providers._breakpoints import BYTES_PER_TOKEN, NOTICED_ODDS, Front, Markers, Spot, front_of
+from shoal.providers._breakpoints import BYTES_PER_TOKEN, NOTICED_ODDS, Front, Marker, Markers, Spot, front_of
 from shoal.providers._legality import blank
 from shoal.providers._values import Block, Request, ToolSet, Volatility, digest
 
@@ -30,7 +30,7 @@ _PRIOR = 4
 
 
 @final
-class _Seen(msgspec.Struct):
+class _Seen(msgspec.Struct, gc=False):
     """What a block did so far: its digest, and how often that changed."""
 
     digest: bytes
@@ -38,7 +38,7 @@ class _Seen(msgspec.Struct):
 
 
 @final
-class _Habits(msgspec.Struct):
+class _Habits(msgspec.Struct, gc=False):
     """What a run sent so far.
 
     Args:
@@ -51,6 +51,7 @@ class _Habits(msgspec.Struct):
         again_at: The number of requests at which the odds of what has not changed are looked at again.
         seen: What each block did, by owner and number of the owner's block.
         marked: What stands for each prefix behind which a marker stood, the latest last.
+        ahead_marked: The markers in front of the conversation in its last request that had any.
         front: What was made of them; `None` at first.
     """
 
@@ -63,6 +64,7 @@ class _Habits(msgspec.Struct):
     again_at: int = 0
     seen: dict[tuple[str, int], _Seen] = {}
     marked: dict[bytes, None] = {}
+    ahead_marked: tuple[Marker, ...] = ()
     front: Front | None = None
 
 
@@ -99,28 +101,29 @@ class Fronts:
             if len(self._runs) > self._max_runs:
                 self._runs.popitem(last=False)
         self._runs.move_to_end(request.run_id)
+        before = habits.front
         same = (
-            habits.front is not None
+            before is not None
             and habits.tools is request.tools
             and habits.ahead is request.stages_ahead
-            and [*map(id, habits.system)] == [*map(id, request.system)]
+            and (habits.system is request.system or [*map(id, habits.system)] == [*map(id, request.system)])
         )
         head = request.messages[0].messages[0].digest if request.messages else b""
-        before, begins, habits.head = habits.front, habits.head == head, head
+        begins, habits.head = habits.head == head, head
         habits.count += 1
+        front = before
         # What stays as it is gets likelier to stay, which is looked at again ever more rarely.
-        if habits.front is None or not same or habits.count >= habits.again_at:
+        if front is None or not same or habits.count >= habits.again_at:
             blocks = sent_of(request.system)
             _watch(habits, blocks)
             habits.system, habits.tools, habits.ahead = request.system, request.tools, request.stages_ahead
-            made = self._made(request, blocks, tools_bytes, size_of, habits)
-            # What was encoded of the same blocks still holds.
-            habits.front = made if habits.front is None or not same else _with(made, habits.front.made)
+            front = self._made(request, blocks, tools_bytes, size_of, habits)
+            if before is not None and same:  # what was encoded of the same blocks still holds
+                front = msgspec.structs.replace(front, made=before.made)
             habits.again_at = 3 * habits.count
-        moved = before is not None and not (begins and habits.front.chain == before.chain and not habits.unended)
-        if habits.front.moved is not moved:
-            habits.front = msgspec.structs.replace(habits.front, moved=moved)
-        return habits.front
+        moved = before is not None and not (begins and front.chain == before.chain and not habits.unended)
+        habits.front = front = front if front.moved is moved else msgspec.structs.replace(front, moved=moved)
+        return front
 
     def _made(
         self,
@@ -161,10 +164,12 @@ class Fronts:
             return
         if request.purpose == "stage":  # a question behind it leaves what was written at the end of a stage's request
             habits.unended = markers.explicit
-        for marker in markers.markers:
-            if marker.index < len(front.spots):
-                habits.marked.pop(front.chain[marker.index], None)
-                habits.marked[front.chain[marker.index]] = None
+        if markers.ahead is habits.ahead_marked:
+            return
+        habits.ahead_marked = markers.ahead
+        for marker in markers.ahead:
+            habits.marked.pop(front.chain[marker.index], None)
+            habits.marked[front.chain[marker.index]] = None
         while len(habits.marked) > MAX_MARKED:
             del habits.marked[next(iter(habits.marked))]
 
@@ -172,10 +177,6 @@ class Fronts:
 def sent_of(system: Sequence[Block]) -> list[Block]:
     """Return the blocks of *system* that are sent: those that say something."""
     return [block for block in system if not blank(block.texts)]
-
-
-def _with(front: Front, made: dict[Hashable, Any]) -> Front:
-    return msgspec.structs.replace(front, made=made)
 
 
 def _watch(habits: _Habits, blocks: Sequence[Block]) -> None:

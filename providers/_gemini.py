@@ -6,6 +6,7 @@ against the calls in front of them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
@@ -14,7 +15,7 @@ import msgspec
 from shoal.errors import ProviderRefused
 from shoal.providers._breakpoints import NO_FRONT, Front
 from shoal.providers._conversation import Conversation, keep, kept
-from shoal.providers._elements import Spoken, bodies
+from shoal.providers._elements import Spoken, bodies, in_array
 from shoal.providers._fronts import Fronts, sent_of
 from shoal.providers._gemini_parts import API, TEXT_OPEN, Parts, signed
 from shoal.providers._json import as_list, as_object, as_text
@@ -44,7 +45,7 @@ def _allowed(allowed: Sequence[str], names: Mapping[str, str]) -> Mapping[str, o
 
 
 @final
-class Tools(msgspec.Struct, frozen=True):
+class Tools(msgspec.Struct, frozen=True, gc=False):
     """An encoded tool set: the definitions with commas between them, and our name of each by the one that was sent."""
 
     wire: Wire
@@ -222,7 +223,7 @@ class GeminiEncoder:
     def _contents(self, spoken: Sequence[Spoken], tail: Text | None) -> list[bytes | Wire]:
         """Return what is said, without the end of its last content."""
         opening = b'"contents":[' + (_opening(spoken[0].opening) if spoken else b"")
-        said = [opening, *self._conversation.parts(spoken)]
+        said: list[bytes | Wire] = [opening, in_array(spoken, _between)]
         if tail is None:
             return said
         joint = _between(spoken[-1].closing, "user") if spoken else _opening("user")
@@ -237,9 +238,11 @@ def _parameters(schema: bytes) -> bytes:
     return b',"parametersJsonSchema":' + made
 
 
+@functools.cache
 def _opening(run: str) -> bytes:
     return b'{"role":"%b","parts":[' % (b"model" if run == "model" else b"user")
 
 
+@functools.cache
 def _between(before: str, after: str) -> bytes:
     return b"," if before == after else b"]}," + _opening(after)

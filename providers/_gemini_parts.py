@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import final
 
 from shoal.providers._blobs import in_base64, in_words, said_of, takes
@@ -41,14 +41,17 @@ class Parts:
     def __repr__(self) -> str:
         return f"<Parts for {self._profile.model}>"
 
-    def say(self, turn: Turn) -> Iterator[Element]:
-        """Yield the elements of *turn*: its message, then the result of each of its calls."""
+    def say(self, turn: Turn) -> Sequence[Element]:
+        """Return the elements of *turn*: its message, then the result of each of its calls."""
         message = turn.message
-        if message.role != "assistant":
-            if not blank(message.texts):
-                yield Element("user", (TEXT_OPEN, *bodies(message.texts)), b'"}')
-            yield from self._blobs(message)
-            return
+        if message.role == "assistant":
+            return [*self._answered(turn)]
+        said = (Element("user", (TEXT_OPEN, *bodies(message.texts)), b'"}'),)
+        if not message.blobs:
+            return said
+        return [*([] if blank(message.texts) else said), *self._blobs(message)]
+
+    def _answered(self, turn: Turn) -> Iterator[Element]:
         ids, placed = self._assistant(turn)
         yield from placed
         shown: list[Element] = []

@@ -96,7 +96,8 @@ class Intake:
             case "image":
                 return rule.image(part.width_px, part.height_px)
             case "audio" | "video":
-                seconds = part.size / _BYTES_PER_SECOND if part.seconds is None else part.seconds
+                # No sound is packed to less than a byte a second: a header that says so would fill any window.
+                seconds = part.size / _BYTES_PER_SECOND if part.seconds is None else min(part.seconds, part.size)
                 return max(1, round(seconds * rule.second))
             case _:
                 return rule.page * (part.pages or 1)

@@ -40,7 +40,7 @@ _json = msgspec.json.Encoder(order="sorted").encode
 
 
 @final
-class Answered(msgspec.Struct, frozen=True):
+class Answered(msgspec.Struct, frozen=True, gc=False):
     """A call with its one result.
 
     Args:
@@ -55,7 +55,7 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 @final
-class Turn(msgspec.Struct, frozen=True):
+class Turn(msgspec.Struct, frozen=True, gc=False):
     """A message that is sent, with the results that stand directly behind it.
 
     Args:
@@ -134,20 +134,15 @@ def starts_answering(messages: Sequence[Message]) -> bool:
     return bool(messages) and messages[0].role == "tool"
 
 
-def leaves_open(messages: Sequence[Message]) -> bool:
-    """Say whether a call of the last assistant turn in *messages* has no result in them."""
+def leaves_open(messages: Sequence[Message]) -> bool | None:
+    """Say whether a call of the last assistant turn in *messages* has no result in them; `None` where none calls."""
     answered: set[str] = set()
     for message in reversed(messages):
         if message.role == "tool":
             answered.add(message.call_id)
         elif message.calls:
             return any(call.call_id not in answered for call in message.calls)
-    return False
-
-
-def needs_opening(first: Role | None) -> bool:
-    """Say whether a user message has to stand in front: chat templates demand that a user speaks first."""
-    return first in (None, "assistant")
+    return None
 
 
 def needs_pause(before: Role | None, after: Role | None) -> bool:

@@ -103,7 +103,11 @@ def media_of(data: bytes) -> Media:
         if mime in _SECONDS:
             seconds = _SECONDS[mime](data)
             return Media(mime, seconds=None if seconds is None else round(seconds, 3))
-    except (struct.error, IndexError):  # it ends where a number should stand
+    except (
+        struct.error,
+        IndexError,
+        OverflowError,
+    ):  # it ends where a number should stand, or has one beyond all others
         return Media(mime)
     if mime != "application/pdf":
         return Media(mime)

@@ -35,12 +35,14 @@ def _unpacked(data: bytes) -> list[bytes]:
     room = _MOST_UNPACKED
     view = memoryview(data)
     for packed in _PACKED.finditer(data):
-        if room <= 0:
-            break
+        # Up to its end only: what stands behind it would be copied, for each of thousands.
+        end = data.find(b"endstream", packed.end())
         try:
-            piece = zlib.decompressobj().decompress(view[packed.end() :], room)
+            piece = zlib.decompressobj().decompress(view[packed.end() : end if end >= 0 else len(data)], room)
         except zlib.error:
-            continue
+            piece = b""
         found.append(piece)
         room -= len(piece)
+        if end < 0 or room <= 0:
+            break
     return found

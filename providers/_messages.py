@@ -5,6 +5,7 @@ Elements are content blocks; those of one role in a row share a message, over th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias, final
 
@@ -13,16 +14,14 @@ import msgspec
 from shoal.errors import ProviderRefused
 from shoal.providers._breakpoints import (
     ANTHROPIC,
-    NO_MARKERS,
     ONCE,
     Front,
     Marker,
     MarkerRules,
-    Markers,
     plan_breakpoints,
 )
 from shoal.providers._conversation import Conversation, keep, kept
-from shoal.providers._elements import NOTHING, Placed, Spoken, bodies
+from shoal.providers._elements import NOTHING, Spoken, bodies, in_array
 from shoal.providers._fronts import Fronts
 from shoal.providers._legality import (
     object_schema,
@@ -56,13 +55,15 @@ _json = msgspec.json.Encoder(order="sorted").encode
 _layout = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 _SHORT = b',"cache_control":{"type":"ephemeral"}'
+_BEGIN = b'"messages":['
+_END = b"]}]}"
 _LONG = b',"cache_control":{"type":"ephemeral","ttl":"1h"}'
 
 Piece: TypeAlias = tuple[str, int]
 
 
 @final
-class Tools(msgspec.Struct, frozen=True):
+class Tools(msgspec.Struct, frozen=True, gc=False):
     """An encoded tool set.
 
     Args:
@@ -125,11 +126,16 @@ class MessagesEncoder:
         if blobs:
             self._check_blobs(request, spoken, blobs)
         head = self._heads.of(request, tools, (thinks, counting), self._head)
-        plan = self._outline(request, tools, spoken, tail)
-        markers = NO_MARKERS.markers if counting else self._markers(request, plan).markers
-        ahead = plan.in_front(markers)
-        front = self._front(tools, plan.front, ahead)
-        body = Wire.of(head, front, *self._messages(spoken, plan.behind(markers, _SHORT, _LONG), tail), b"]}]}")
+        known = self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
+        plan = outline(known, spoken, request.purpose, tail)
+        once = counting or request.purpose in ONCE
+        markers = plan_breakpoints(
+            known, plan.said, self.profile, self.rules, once=once, ended=plan.ended, far=plan.far
+        )
+        front, prefixes = self._front(tools, plan, markers.ahead)
+        opening = _begun(spoken[0].opening) if spoken else _BEGIN
+        said = in_array(spoken, _between, plan.placed(markers.behind, _SHORT))
+        body = Wire.of(head, front, opening, said, _END if tail is None else _with_tail(spoken, tail))
         if body.size > MAX_BODY_BYTES:
             raise ProviderRefused(
                 f"{self._provider}: the request is {body.size!r} bytes long, and {MAX_BODY_BYTES!r} are taken; "
@@ -137,7 +143,7 @@ class MessagesEncoder:
                 provider=self._provider,
                 model=request.model,
             )
-        return Sent(body, tools.names, plan.prefixes(ahead), _TURN_HEADERS if for_turns else NO_HEADERS)
+        return Sent(body, tools.names, prefixes, _TURN_HEADERS if for_turns else NO_HEADERS)
 
     def _head(self, request: Request, tools: Tools, more: tuple[bool | None, bool]) -> bytes:
         thinks, counting = more
@@ -152,18 +158,8 @@ class MessagesEncoder:
         )
         return _json(settings)[:-1] + b","
 
-    def _outline(self, request: Request, tools: Tools, spoken: Sequence[Spoken], tail: Text | None = None) -> Outline:
-        front = self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
-        return outline(
-            front, spoken, assistant="assistant", asks=request.purpose == "routing", tail_bytes=len(tail or b"")
-        )
-
     def _size_of(self, block: Block) -> int:
         return self.block(block).size
-
-    def _markers(self, request: Request, plan: Outline) -> Markers:
-        once = request.purpose in ONCE
-        return plan_breakpoints(plan.front, plan.said, self.profile, self.rules, once=once)
 
     def _check_blobs(self, request: Request, spoken: Sequence[Spoken], blobs: int) -> None:
         most = MAX_BLOBS_SMALL if self.profile.window_tokens <= SMALL_WINDOW else MAX_BLOBS
@@ -211,12 +207,13 @@ class MessagesEncoder:
         leaves = (b'{"type":"text","text":"', *bodies(block.texts), b'"')
         return keep(block, self, Wire(leaves, sum(map(len, leaves))))
 
-    def _front(self, tools: Tools, front: Front, ahead: tuple[Marker, ...]) -> Wire:
-        """Return what stands in front of the conversation, made once for the same markers."""
-        made: Wire | None = front.made.get(ahead)
+    def _front(self, tools: Tools, plan: Outline, ahead: tuple[Marker, ...]) -> tuple[Wire, tuple[bytes, ...]]:
+        """Return what stands in front of the conversation, made once for the same markers, and its marked prefixes."""
+        made: tuple[Wire, tuple[bytes, ...]] | None = plan.front.made.get(ahead)
         if made is None:
             marked = {marker.index: marker for marker in ahead}
-            made = front.made[ahead] = Wire.of(self._tools(tools, marked), self._system(front, marked))
+            wire = Wire.of(self._tools(tools, marked), self._system(plan.front, marked))
+            made = plan.front.made[ahead] = wire, plan.prefixes(ahead)
         return made
 
     def _tools(self, tools: Tools, marked: Mapping[int, Marker]) -> Wire:
@@ -235,19 +232,6 @@ class MessagesEncoder:
         for index, block in enumerate(blocks):
             parts += [self.block(block), marked.get(index, b""), b"}," if index < len(blocks) - 1 else b"}],"]
         return Wire.of(*parts)
-
-    # --- messages
-
-    def _messages(self, spoken: Sequence[Spoken], placed: Sequence[Placed], tail: Text | None) -> list[bytes | Wire]:
-        """Return what is said, without the end of its last message."""
-        opening = b'"messages":[' + (_opening(spoken[0].opening) if spoken else b"")
-        said = [opening, *self._conversation.parts(spoken, placed)]
-        if tail is None:
-            return said
-        # Behind a system message only another one may stand.
-        last = spoken[-1].closing if spoken else ""
-        run = last if last in ("system", TURN) else "user"
-        return [*said, _between(last, run) if spoken else _opening(run), TEXT_OPEN, tail.body, b'"}']
 
 
 def _facts(spoken: Sequence[Spoken]) -> tuple[int, bool | None, bool]:
@@ -272,12 +256,28 @@ def _facts(spoken: Sequence[Spoken]) -> tuple[int, bool | None, bool]:
 # --- framing
 
 
+@functools.cache
+def _begun(run: str) -> bytes:
+    return _BEGIN + _opening(run)
+
+
+def _with_tail(spoken: Sequence[Spoken], tail: Text) -> Wire:
+    """Return *tail* as it stands behind *spoken*, with the end of the body."""
+    # Behind a system message only another one may stand.
+    last = spoken[-1].closing if spoken else ""
+    run = last if last in ("system", TURN) else "user"
+    joint = _between(last, run) if spoken else _opening(run)
+    return Wire.of(joint, TEXT_OPEN, tail.body, b'"}', _END)
+
+
+@functools.cache
 def _opening(run: str) -> bytes:
     if run == TURN:
         return b'{"role":"system","clear_at":"next_user_message","content":['
     return b'{"role":"%b","content":[' % run.encode()
 
 
+@functools.cache
 def _between(before: str, after: str) -> bytes:
     return b"," if before == after else b"]}," + _opening(after)
 

@@ -44,27 +44,28 @@ class ContentBlocks:
     def __repr__(self) -> str:
         return f"<ContentBlocks for {self._profile.model}>"
 
-    def say(self, turn: Turn) -> Iterator[Element]:
-        """Yield the elements of *turn*: its message, then the result of each of its calls."""
+    def say(self, turn: Turn) -> Sequence[Element]:
+        """Return the elements of *turn*: its message, then the result of each of its calls."""
         message = turn.message
         if message.role != "assistant":
-            yield from self._spoken(message, self._run(message))
-            return
+            run = self._run(message)
+            if message.blobs:
+                return [*self._with_parts(message, run)]
+            return (Element(run, (TEXT_OPEN, *bodies(message.texts)), b'"}'),)
         message = in_words(message)
         state = self._reader.read(message)
         ids = wire_ids(turn.answers, length=_ID_LENGTH, own=state is not None)
-        yield from _assistant(message, ids, state)
-        for answer, id_ in zip(turn.answers, ids, strict=True):
-            yield self._result(answer.result, id_)
+        results = [self._result(answer.result, id_) for answer, id_ in zip(turn.answers, ids, strict=True)]
+        return [*_assistant(message, ids, state), *results]
 
     def _run(self, message: Message) -> str:
         if message.role != "system" or not self._profile.mid_system:
             return "user"
         return TURN if message.turn_scoped and self._profile.turn_system else "system"
 
-    def _spoken(self, message: Message, run: str) -> Iterator[Element]:
+    def _with_parts(self, message: Message, run: str) -> Iterator[Element]:
         if not blank(message.texts):
-            yield _text(message.texts, run)
+            yield Element(run, (TEXT_OPEN, *bodies(message.texts)), b'"}')
         for blob in message.blobs:
             yield Element(run, (TEXT_OPEN, said_of(blob)), b'"}')
             shown = self._shown(blob)
@@ -104,10 +105,6 @@ class ContentBlocks:
             return None
         head = b'{"type":"%b","source":{"type":"base64","media_type":"%b","data":"' % (kind, blob.mime.encode())
         return head, data, b'"}'
-
-
-def _text(texts: Sequence[Text], run: str) -> Element:
-    return Element(run, (TEXT_OPEN, *bodies(texts)), b'"}')
 
 
 def _assistant(message: Message, ids: Sequence[str], state: bytes | None) -> Iterator[Element]:

@@ -8,59 +8,57 @@ from typing import final
 import msgspec
 
 from shoal.providers._breakpoints import BYTES_PER_TOKEN, NO_FRONT, Front, Marker, Spot
-from shoal.providers._elements import Cut, Placed, Spoken
-from shoal.providers._values import digest
+from shoal.providers._elements import Placed, Spoken
+from shoal.providers._text import Text
+from shoal.providers._values import Purpose, digest
 
 _NEAR = 2  # parts at the end of a conversation that are looked into element by element
 
 
 @final
-class Outline(msgspec.Struct, frozen=True):
+class Outline(msgspec.Struct, frozen=True, gc=False):
     """A request as spots, with what each of them is.
 
     Args:
         front: What stands in front of the conversation.
-        said: The conversation, and what stands behind it.
+        said: The conversation, and what stands behind it, as n spots.
         parts: The conversation as it was encoded, to which the spots of *said* belong.
         far: How many spots, from the first on, are stretches of it; behind them each is an element.
+        ended: The spot of *said* at which the run's request before this one ended; -1 where that is unknown.
     """
 
     front: Front = NO_FRONT
-    said: tuple[Spot, ...] = ()
+    said: Sequence[Spot] = ()
     parts: Sequence[Spoken] = ()
     far: int = 0
+    ended: int = -1
 
-    def in_front(self, markers: Sequence[Marker]) -> tuple[Marker, ...]:
-        """Return those of *markers* that stand in front of the conversation."""
-        front = len(self.front.spots)
-        return tuple([marker for marker in markers if marker.index < front])
-
-    def behind(self, markers: Sequence[Marker], short: bytes, long: bytes = b"") -> list[Placed]:
-        """Return those of *markers* that stand in the conversation; *short* and *long* are the bytes of one."""
-        front = len(self.front.spots)
-        return [
-            (*self._element(marker.index - front), long if marker.long else short)
-            for marker in markers
-            if marker.index >= front
-        ]
-
-    def _element(self, spot: int) -> tuple[int, int]:
-        """Return the part and the element in it that *spot* of the conversation is, or ends with."""
-        at = 0
-        if spot < self.far:
-            while spot >= len(self.parts[at].stretches()):
-                spot -= len(self.parts[at].stretches())
+    def placed(self, behind: Sequence[int], marker: bytes) -> list[Placed]:
+        """Return where in the conversation the markers *behind* spots of it stand; *marker* is the bytes of each."""
+        parts, first = self.parts, max(0, len(self.parts) - _NEAR)
+        places: list[Placed] = []
+        for spot in behind:
+            at, element = first, spot - self.far
+            if element < 0:
+                at, element = self._far_off(spot)
+            while element >= len(parts[at].cuts):
+                element -= len(parts[at].cuts)
                 at += 1
-            return at, self.parts[at].last_of(spot)
-        at, spot = max(0, len(self.parts) - _NEAR), spot - self.far
-        while spot >= len(self.parts[at].cuts):
-            spot -= len(self.parts[at].cuts)
+            places.append((at, element, marker))
+        return places
+
+    def _far_off(self, spot: int) -> tuple[int, int]:
+        """Return the part and the element in it with which the stretch *spot* ends."""
+        at = 0
+        while spot >= len(self.parts[at].stretches()):
+            spot -= len(self.parts[at].stretches())
             at += 1
-        return at, spot
+        return at, self.parts[at].last_of(spot)
 
     def prefixes(self, ahead: Sequence[Marker]) -> tuple[bytes, ...]:
         """Return what stands for each prefix that *ahead*, markers in front of the conversation, mark."""
-        return tuple([self.front.chain[marker.index] for marker in ahead])
+        chain = self.front.chain
+        return tuple([chain[marker.index] for marker in ahead])
 
     def leading(self, least_tokens: int) -> tuple[bytes, ...]:
         """Return the same for each prefix that a cache without markers may share; *least_tokens* is its shortest."""
@@ -75,17 +73,14 @@ def under(key: str | None, prefixes: tuple[bytes, ...]) -> tuple[bytes, ...]:
 NO_OUTLINE = Outline()
 
 
-def outline(
-    front: Front, spoken: Sequence[Spoken], *, assistant: str, asks: bool = False, tail_bytes: int = 0
-) -> Outline:
+def outline(front: Front, spoken: Sequence[Spoken], purpose: Purpose, tail: Text | None = None) -> Outline:
     """Return a request as spots.
 
     Args:
         front: What stands in front of the conversation.
-        spoken: The conversation, without the tail.
-        assistant: The run in which assistants speak.
-        asks: Its last element is a question that no later request shows.
-        tail_bytes: Bytes of the tail, which no marker covers.
+        spoken: The conversation, without the tail; assistants speak in the run `assistant`.
+        purpose: What the request is for. One that routes ends in a question that no later request shows.
+        tail: The tail, which no marker covers; `None` for nothing.
     """
     near = spoken[-_NEAR:]
     spots: list[Spot] = []
@@ -94,23 +89,21 @@ def outline(
     far = len(spots)
     speaks = False
     for part in near:
-        spots += part.spots
-        speaks = speaks or assistant in part.runs
-    if speaks:
-        _end_request_before(spots, [cut for part in near for cut in part.cuts], assistant)
-    if asks and spots:
+        spots += part.spots or part.as_spots()
+        speaks = speaks or "assistant" in part.runs
+    ended = _before_answer([cut.run for part in near for cut in part.cuts]) if speaks else -1
+    if purpose == "routing" and spots:
         spots[-1] = msgspec.structs.replace(spots[-1], cacheable=False)
-    if tail_bytes:
-        spots.append(Spot("messages", tail_bytes // BYTES_PER_TOKEN, cacheable=False))
-    return Outline(front, tuple(spots), spoken, far)
+    if tail is not None:
+        spots.append(Spot("messages", len(tail) // BYTES_PER_TOKEN, cacheable=False))
+    return Outline(front, spots, spoken, far, ended if ended < 0 else far + ended)
 
 
-def _end_request_before(spots: list[Spot], cuts: Sequence[Cut], assistant: str) -> None:
-    """Note in *spots*, which end in *cuts*, that the request before the last assistant turn ended in front of that."""
-    spoke = False
-    for back in range(1, len(cuts) + 1):
-        if cuts[-back].run == assistant:
-            spoke = True
-        elif spoke:
-            spots[-back] = msgspec.structs.replace(spots[-back], ended=True)
-            return
+def _before_answer(runs: Sequence[str]) -> int:
+    """Return which of *runs* stands in front of the last assistant turn, where the request for that ended; or -1."""
+    at = len(runs) - 1
+    while at >= 0 and runs[at] != "assistant":
+        at -= 1
+    while at >= 0 and runs[at] == "assistant":
+        at -= 1
+    return at

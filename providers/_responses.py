@@ -12,9 +12,9 @@ from typing import Any, Literal, final
 import msgspec
 
 from shoal.errors import ProviderRefused
-from shoal.providers._breakpoints import NO_MARKERS, ONCE, OPENAI, Front, Marker, Markers, plan_breakpoints
+from shoal.providers._breakpoints import NO_MARKERS, ONCE, OPENAI, Marker, Markers, plan_breakpoints
 from shoal.providers._conversation import Conversation, keep, kept
-from shoal.providers._elements import Spoken, bodies
+from shoal.providers._elements import Spoken, bodies, in_array
 from shoal.providers._fronts import Fronts
 from shoal.providers._json import as_list, as_object, as_text
 from shoal.providers._legality import OPENING, object_schema, tail_of, tool_name, tool_names
@@ -80,7 +80,7 @@ def _allowed(allowed: Sequence[str], names: Mapping[str, str]) -> object:
 
 
 @final
-class Tools(msgspec.Struct, frozen=True):
+class Tools(msgspec.Struct, frozen=True, gc=False):
     """An encoded tool set: the definitions with commas between them, and our name of each by the one that was sent."""
 
     wire: Wire
@@ -123,13 +123,14 @@ class ResponsesEncoder:
         tools = self.tools(request.tools)
         tail = tail_of(request)
         spoken = self._conversation.whole(request.messages, tailed=tail is not None)
-        plan = self._outline(request, tools, spoken, tail)
+        known = self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
+        plan = outline(known, spoken, request.purpose, tail)
         markers = NO_MARKERS if counting else self._markers(request, plan)
         head = self._heads.of(request, tools, (cache_key, markers.explicit, counting), self._head)
-        ahead = plan.in_front(markers.markers)
-        front = self._front(tools, plan.front, ahead)
-        body = Wire.of(head, front, *self._input(spoken, plan, markers.markers, tail), b"]}")
-        return Sent(body, tools.names, under(cache_key, self._prefixes(plan, ahead)))
+        front, prefixes = self._front(tools, plan, markers.ahead, cache_key)
+        said = in_array(spoken, _between, plan.placed(markers.behind, _MARKER))
+        body = Wire.of(head, front, said, b"]}" if tail is None else _with_tail(spoken, tail))
+        return Sent(body, tools.names, prefixes)
 
     def _head(self, request: Request, tools: Tools, more: tuple[str | None, bool, bool]) -> bytes:
         cache_key, explicit, counting = more
@@ -143,19 +144,15 @@ class ResponsesEncoder:
             made["prompt_cache_options"] = {"mode": "explicit"}
         return _json(made)[:-1] + b","
 
-    def _outline(self, request: Request, tools: Tools, spoken: Sequence[Spoken], tail: Text | None) -> Outline:
-        front = self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
-        return outline(
-            front, spoken, assistant="assistant", asks=request.purpose == "routing", tail_bytes=len(tail or b"")
-        )
-
     def _size_of(self, block: Block) -> int:
         return self.block(block).size
 
     def _markers(self, request: Request, plan: Outline) -> Markers:
         if not self.server.markers:
             return NO_MARKERS
-        markers = plan_breakpoints(plan.front, plan.said, self.profile, OPENAI, once=request.purpose in ONCE)
+        markers = plan_breakpoints(
+            plan.front, plan.said, self.profile, OPENAI, once=request.purpose in ONCE, ended=plan.ended, far=plan.far
+        )
         self._fronts.mark(request, plan.front, markers)
         return markers
 
@@ -231,14 +228,20 @@ class ResponsesEncoder:
         leaves = bodies(block.texts)
         return keep(block, self, Wire(leaves, sum(map(len, leaves))))
 
-    def _front(self, tools: Tools, front: Front, ahead: tuple[Marker, ...]) -> Wire:
-        """Return what stands in front of the conversation, made once for the same markers."""
-        made: Wire | None = front.made.get(ahead)
+    def _front(
+        self, tools: Tools, plan: Outline, ahead: tuple[Marker, ...], cache_key: str | None
+    ) -> tuple[Wire, tuple[bytes, ...]]:
+        """Return what stands in front of the conversation, made once for the same markers, and its shared prefixes."""
+        front, asked = plan.front, ("front", ahead, cache_key)
+        made: tuple[Wire, tuple[bytes, ...]] | None = front.planned.get(asked)
         if made is None:
-            before = len(front.spots) - len(front.blocks)
-            system = self._system(front.blocks, [marker.index - before for marker in ahead])
-            offered: list[bytes | Wire] = [b'"tools":[', tools.wire, b"],"] if tools.names else []
-            made = front.made[ahead] = Wire.of(*offered, *system)
+            wire: Wire | None = front.made.get(ahead)
+            if wire is None:
+                before = len(front.spots) - len(front.blocks)
+                system = self._system(front.blocks, [marker.index - before for marker in ahead])
+                offered: list[bytes | Wire] = [b'"tools":[', tools.wire, b"],"] if tools.names else []
+                wire = front.made[ahead] = Wire.of(*offered, *system)
+            made = front.planned[asked] = wire, under(cache_key, self._prefixes(plan, ahead))
         return made
 
     def _system(self, blocks: Sequence[Block], marked: Sequence[int]) -> list[bytes | Wire]:
@@ -254,14 +257,11 @@ class ResponsesEncoder:
             parts += [head, self.block(block), b'"', _MARKER if index in marked else b"", b"}]},"]
         return parts
 
-    def _input(
-        self, spoken: Sequence[Spoken], plan: Outline, markers: Sequence[Marker], tail: Text | None
-    ) -> list[bytes | Wire]:
-        parts = self._conversation.parts(spoken, plan.behind(markers, _MARKER))
-        if tail is not None:
-            parts += [b"," if spoken else b"", b'{"type":"message","role":"user","content":[' + TEXT_OPEN, tail.body]
-            parts.append(b'"}]}')
-        return parts
+
+def _with_tail(spoken: Sequence[Spoken], tail: Text) -> Wire:
+    """Return *tail* as it stands behind *spoken*, with the end of the body."""
+    opening = b'{"type":"message","role":"user","content":['
+    return Wire.of(b"," if spoken else b"", opening, TEXT_OPEN, tail.body, b'"}]}', b"]}")
 
 
 def _between(_before: str, _after: str) -> bytes:

@@ -18,6 +18,7 @@ MAX_FILE_CHARS = 73_400_320
 MAX_TEXT_CHARS = 10_485_760
 
 TEXT_OPEN = b'{"type":"input_text","text":"'
+_OPENINGS = {role: b'{"type":"message","role":"%b","content":[' % role.encode() for role in ("developer", "user")}
 _ID_LENGTH = 64
 _IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
 
@@ -40,20 +41,20 @@ class Items:
     def __repr__(self) -> str:
         return f"<Items for {self._profile.model}>"
 
-    def say(self, turn: Turn) -> Iterator[Element]:
-        """Yield the elements of *turn*: its message, reasoning and calls, then the result of each call."""
+    def say(self, turn: Turn) -> Sequence[Element]:
+        """Return the elements of *turn*: its message, reasoning and calls, then the result of each call."""
         message = turn.message
         if message.role != "assistant":
-            role = b"developer" if message.role == "system" else b"user"
-            head = b'{"type":"message","role":"%b","content":[' % role
-            yield listed(message.role, head, self._parts(message), b"]}")
-            return
+            head = _OPENINGS["developer" if message.role == "system" else "user"]
+            texts = bodies(message.texts)
+            if message.blobs or _too_long(texts):
+                return (listed(message.role, head, self._parts(message), b"]}"),)
+            return (Element(message.role, (head + TEXT_OPEN, *texts), b'"}]}'),)
         message = in_words(message)
         state = self._reader.read(message)
         ids = wire_ids(turn.answers, length=_ID_LENGTH, own=state is not None)
-        yield from _assistant(message, ids, state)
-        for answer, id_ in zip(turn.answers, ids, strict=True):
-            yield self._result(answer.result, id_)
+        results = [self._result(answer.result, id_) for answer, id_ in zip(turn.answers, ids, strict=True)]
+        return [*_assistant(message, ids, state), *results]
 
     def _result(self, message: Message, id_: str) -> Element:
         head = b'{"type":"function_call_output","call_id":%b,"output":' % Text.of(id_).quoted

@@ -20,7 +20,7 @@ NO_HEADERS: Mapping[str, str] = {}
 
 
 @final
-class Sent(msgspec.Struct, frozen=True):
+class Sent(msgspec.Struct, frozen=True, gc=False):
     """An encoded request.
 
     Args:
@@ -61,8 +61,8 @@ class Heads:
             make: Makes them of these three.
         """
         options = _json(request.options) if request.options else b""
-        asked = (request.model, request.max_tokens, request.temperature, request.output, request.allowed_tools)
-        key = (asked, id(tools), options, more)
+        wanted = request.output, request.allowed_tools
+        key = (request.model, request.max_tokens, request.temperature, *wanted, id(tools), options, more)
         made = self._made.get(key)
         if made is None:
             if len(self._made) >= self._most:

@@ -11,6 +11,8 @@ import hashlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from itertools import count
+from operator import attrgetter
 from typing import Any, Literal, Protocol, TypeAlias, final
 
 import msgspec
@@ -118,6 +120,7 @@ class Blob(msgspec.Struct, frozen=True, gc=False, eq=False):
     seconds: float | None = None
 
 
+_next_number = count(1).__next__
 _PLAIN: Mapping[Role, bytes] = {role: f"{role}|||0".encode() for role in ROLES}
 
 
@@ -149,15 +152,24 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     turn_scoped: bool = False
     _digest: bytes = b""
     _wire: tuple[Any, Any] | None = None
+    _number: int = 0
 
     def __post_init__(self) -> None:
-        if self._digest or self._wire is not None:
+        if self._digest or self._wire is not None or self._number:
             _forget(self)
+            msgspec.structs.force_setattr(self, "_number", 0)
 
     @property
     def text(self) -> str:
         """What is said, as one string."""
         return join(self.texts)
+
+    @property
+    def number(self) -> int:
+        """A number, 1 or more, that no other message of this process has; it says nothing of order."""
+        if not self._number:
+            msgspec.structs.force_setattr(self, "_number", _next_number())
+        return self._number
 
     @property
     def digest(self) -> bytes:
@@ -169,7 +181,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
             ]
             pieces += [text.digest for text in self.texts]
             if self.calls:
-                pieces += [digest(_bytes(c.call_id), _bytes(c.name), c.arguments.digest) for c in self.calls]
+                pieces += [_digest_of(call) for call in self.calls]
             pieces.append(b"" if self.state is None else self.state.data)
             if self.blobs:
                 pieces += [digest(blob.digest, blob.stand_in.digest) for blob in self.blobs]
@@ -179,9 +191,18 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         return self._digest
 
 
-def digests_of(messages: Iterable[Message]) -> tuple[bytes, ...]:
-    """Return the digest of each of *messages*; those that were asked before cost next to nothing."""
-    return tuple([m._digest or m.digest for m in messages])  # pyright: ignore[reportPrivateUsage] # a call each is slow
+def _digest_of(call: ToolCall) -> bytes:
+    made = (_bytes(call.call_id), _bytes(call.name), call.arguments.digest)
+    return digest(*made, _bytes(call.vendor_id)) if call.vendor_id else digest(*made)
+
+
+known_number = attrgetter("_number")
+"""Returns the `Message.number` of a message, or 0 where nobody has asked for it yet."""
+
+
+def numbers_of(messages: Iterable[Message]) -> tuple[int, ...]:
+    """Return the `Message.number` of each of *messages*."""
+    return tuple([m._number or m.number for m in messages])  # pyright: ignore[reportPrivateUsage] # a call each is slow
 
 
 @final

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import time
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
@@ -22,6 +23,7 @@ FORMAT = 3
 PAGE_BYTES = 8192
 BUSY_MS = 5_000
 """How long a statement waits for another process that writes."""
+_AGAIN_S = 0.01
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -84,11 +86,28 @@ def _prepare(db: sqlite3.Connection, path: Path, durability: Durability) -> None
         _upgrade(db, _check_format(db, path))  # first, so that nothing is changed in a file that is not ours
     else:
         db.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-        db.execute("PRAGMA journal_mode = WAL")
+        write_ahead(db)
         db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA}")  # in one transaction: whoever opens it finds all or nothing
         db.execute(_MARK, (FORMAT,))
         db.execute("COMMIT")
     db.execute("PRAGMA wal_autocheckpoint = 0")
+
+
+def write_ahead(db: sqlite3.Connection) -> None:
+    """Switch *db* to a write-ahead log, after waiting for others who do so.
+
+    Of two processes that make one new file, SQLite refuses one at once: here alone it does not wait by itself.
+    """
+    give_up_at = time.monotonic() + BUSY_MS / 1000
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() >= give_up_at:
+                raise
+            time.sleep(_AGAIN_S)
+        else:
+            return
 
 
 def _upgrade(db: sqlite3.Connection, written_as: int) -> None:

@@ -10,7 +10,7 @@ from shoal.providers._breakpoints import Front, Marker, Markers
 from shoal.providers._fronts import Fronts
 from shoal.providers._gemini import GeminiEncoder
 from shoal.providers._messages import MessagesEncoder
-from shoal.providers._outline import Outline, under
+from shoal.providers._outline import Outline, outline, under
 from shoal.providers._responses import ResponsesEncoder
 
 
@@ -31,7 +31,7 @@ def front(
 
 
 def marks(*markers: Marker, explicit: bool = False) -> Markers:
-    return Markers(markers, explicit)
+    return Markers(markers, (), explicit)
 
 
 def len_of(one: Block) -> int:
@@ -157,7 +157,7 @@ def test_what_was_marked_is_known_when_the_front_changes():
     blocks = [owned("a", "1"), owned("b", "1")]
     asked = request(user("x"), system=tuple(blocks), run_id="r")
     made = fronts.of(asked, 0, len_of)
-    fronts.mark(asked, made, marks(Marker(0), Marker(1), Marker(9)))
+    fronts.mark(asked, made, Markers((Marker(0), Marker(1)), (9,)))
     assert front(fronts, blocks[0], owned("b", "2")).known == {0}
 
 
@@ -213,14 +213,14 @@ def test_marks_of_a_front_that_is_not_the_runs_are_not_kept():
 def outlined(talk: Request) -> Outline:
     encoder = MessagesEncoder("anthropic", shipped_profile("claude-opus-5-5"))
     spoken = encoder._conversation.whole(talk.messages, tailed=False)
-    return encoder._outline(talk, encoder.tools(talk.tools), spoken)
+    return outline(encoder._fronts.of(talk, 0, encoder._size_of), spoken, talk.purpose)
 
 
 def test_a_request_is_outlined_in_stretches_and_its_end_in_elements():
     old = [segment(user(f"{n}"), assistant("a"), closed=True) for n in range(5)]
     plan = outlined(Request("m", (block("s"),), (*old, segment(user("x"), assistant("y"), user("z")))))
     assert [spot.positions for spot in plan.said] == [2, 2, 2, 2, 1, 1, 1, 1, 1]
-    assert [index for index, spot in enumerate(plan.said) if spot.ended] == [6]
+    assert plan.ended == 6
 
 
 def test_a_question_that_no_later_request_shows_is_not_cached():

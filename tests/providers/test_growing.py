@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from providers_parts import ask, assistant, block, messages, request, result, segment, tool, tools, user
+from providers_parts import PNG, ask, assistant, block, messages, request, result, segment, tool, tools, user
 
-from shoal.providers import SERVERS, Message, Request, Segment, Text, ToolSet, chat_encoder, shipped_profile
-from shoal.providers._conversation import MAX_PARTS
+from shoal.providers import SERVERS, Message, Request, Segment, Text, ToolSet, blob, chat_encoder, shipped_profile
+from shoal.providers._conversation import FEW
 from shoal.providers._gemini import GeminiEncoder
 from shoal.providers._messages import MessagesEncoder
 from shoal.providers._responses import ResponsesEncoder
@@ -106,7 +106,7 @@ def copy(message: Message) -> Message:
     )
 
 
-TURNS = [message for n in range(MAX_PARTS + 4) for message in (assistant("a", ask(f"c{n}")), result(f"c{n}"))]
+TURNS = [message for n in range(4 * FEW + 4) for message in (assistant("a", ask(f"c{n}")), result(f"c{n}"))]
 
 
 def growing(encoder: MessagesEncoder, *said: Message) -> list[Any]:
@@ -125,11 +125,12 @@ def test_what_was_encoded_before_is_the_same_object():
     assert len(more) == 2
 
 
-def test_many_parts_become_one_again():
+def test_a_few_parts_become_one_and_a_few_of_those_become_one_again():
     encoder, opening = MessagesEncoder("p", PLAIN), user("x")
-    counts = [len(growing(encoder, opening, *TURNS[: 2 * n])) for n in range(MAX_PARTS + 2)]
-    assert max(counts) == MAX_PARTS
-    assert counts[MAX_PARTS:] == [2, 3]
+    counts = [len(growing(encoder, opening, *TURNS[: 2 * n])) for n in range(4 * FEW + 2)]
+    assert counts[: 2 * FEW] == [1, 2, 3, 4, 2, 3, 4, 5]
+    assert max(counts) == 2 * FEW - 1
+    assert counts[4 * FEW :] == [2, 3]
 
 
 def test_a_result_that_comes_late_is_put_where_it_belongs():
@@ -177,6 +178,26 @@ def test_of_several_parts_far_behind_the_last_that_takes_a_marker_has_it():
         body = bytes(chat.encode(Request("m", messages=(segment(*said),), tail=Text.of("now"), run_id="r")))
     assert body.count(MARKERS["responses"]) == 1
     assert b'"text":"question 2"' + MARKERS["responses"] in body
+
+
+def test_of_several_segments_far_behind_the_last_that_takes_a_marker_has_it():
+    gpt = replace(shipped_profile("gpt-6.1-sol"), min_cacheable_tokens=0)
+    chat = chat_encoder(SERVERS["openai"], profile=gpt)
+    old = [segment(user(f"question {n}"), assistant("a", ask("c")), result("c"), closed=True) for n in range(2)]
+    said = [segment(assistant("a", ask(f"c{n}")), result(f"c{n}"), closed=n < 1) for n in range(2)]
+    asked = Request("m", messages=(*old, *said), tail=Text.of("now"), run_id="r")
+    assert b'"text":"question 1"' + MARKERS["responses"] in bytes(chat.encode(asked))
+
+
+def test_stored_parts_count_where_parts_became_one():
+    claude = shipped_profile("claude-opus-5-5")
+    encoder, said = MessagesEncoder("p", claude), [user("x")]
+    for n in range(FEW + 1):
+        said.append(Message("user", (Text.of(f"{n}"),), blobs=(blob(PNG, f"{n}.png"),)))
+        parts = growing(encoder, *said)
+    assert [(part.blobs, part.side_px) for part in parts] == [(FEW, 64), (1, 64)]
+    anew = MessagesEncoder("p", claude).encode(Request("m", messages=(segment(*map(copy, said)),)))
+    assert bytes(encoder.encode(Request("m", messages=(segment(*said),))).body) == bytes(anew.body)
 
 
 # --- what is made once

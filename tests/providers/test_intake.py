@@ -56,6 +56,7 @@ def image(width: int, height: int) -> Blob:
         ("gemini", part("audio/wav", seconds=10.0), 320),
         ("gemini", part("audio/wav", size=160_000), 320),
         ("gemini", part("audio/wav", size=1), 1),
+        ("gemini", part("video/mp4", size=100, seconds=9e18), 3200),
         ("gemini", part("application/pdf", pages=10), 2580),
         ("flat", image(10, 10), 1500),
         ("flat", part("application/pdf", pages=2), 3000),

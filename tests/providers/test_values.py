@@ -67,12 +67,19 @@ def test_messages_differ_in_all_that_they_say():
         assistant("a", ask("2")),
         assistant("a", ask("1", "find")),
         assistant("a", ask("1", arguments='{"x":1}')),
+        assistant("a", msgspec.structs.replace(ask("1"), vendor_id="toolu_1")),
         result("1", "a"),
         result("2", "a"),
         result("1", "a", is_error=True),
     ]
     assert len({message.digest for message in said}) == len(said)
     assert user("a").digest == user("a").digest
+
+
+def test_a_message_has_a_number_of_its_own_and_keeps_it():
+    said = user("a")
+    assert said.number == said.number
+    assert len({said.number, user("a").number, msgspec.structs.replace(said, call_id="x").number}) == 3
 
 
 def test_parts_keep_their_digest():

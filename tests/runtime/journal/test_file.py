@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -384,3 +385,30 @@ def test_a_checkpoint_that_cannot_be_made_does_no_harm(tmp_path: Path):
     file.checkpoint(tmp_path / "gone" / "runs.db")
     (tmp_path / "runs.db").write_bytes(b"no database " * 1000)
     file.checkpoint(tmp_path / "runs.db")
+
+
+class Contended(sqlite3.Connection):
+    """A connection to a file of which another process makes a journal: SQLite refuses it two times, at once."""
+
+    refusals = 2
+
+    def execute(self, sql: str, *more: Any) -> sqlite3.Cursor:
+        if self.refusals:
+            self.refusals -= 1
+            raise sqlite3.OperationalError("database is locked")
+        return super().execute(sql, *more)
+
+
+def test_whoever_makes_a_new_file_together_with_others_waits_for_them(tmp_path: Path):
+    db = sqlite3.connect(tmp_path / "new.db", factory=Contended)
+    file.write_ahead(db)
+    assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    db.close()
+
+
+def test_nobody_waits_for_ever_for_others_who_make_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(file, "BUSY_MS", 0)
+    db = sqlite3.connect(tmp_path / "new.db", factory=Contended)
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        file.write_ahead(db)
+    db.close()
