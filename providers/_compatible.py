@@ -59,7 +59,7 @@ def compatible(
         http: What sends the requests, for proxies and tests; `None` uses the network.
 
     Raises:
-        ConfigInvalid: The URL is no http URL, or no shipped record has that name.
+        ConfigInvalid: The URL is no http URL, a header cannot be sent, or no shipped record has that name.
     """
     url = checked_url(base_url, "http://127.0.0.1:8080/v1")
     record = capabilities_of(capabilities)
