@@ -159,7 +159,7 @@ class ChatReply:
             self._calls.add(call)
         for image in delta.images or ():
             head, _, data = as_text(as_object(image.get("image_url")).get("url")).partition(",")
-            if head.startswith("data:"):  # one behind an address is not fetched
+            if head.startswith("data:") and head.endswith(";base64"):  # one behind an address is not fetched
                 self._made.append(made(data, self._asked, **self._context()))
 
     # --- the end

@@ -8,18 +8,18 @@ from dataclasses import replace
 from typing import final
 
 import httpx
-import msgspec
 
 from shoal.providers._cache_keys import CacheKeys
 from shoal.providers._chat import ChatEncoder, chat_encoder
 from shoal.providers._chat_reply import ChatReply
-from shoal.providers._json import as_count, as_list, as_object
+from shoal.providers._json import as_count, as_list, as_object, as_text
 from shoal.providers._leaders import PrefixLeaders
 from shoal.providers._profiles import shipped_profile
 from shoal.providers._rates import NO_RATES, Rates
 from shoal.providers._refusals import Asked
 from shoal.providers._sent import Sent
 from shoal.providers._servers import Capabilities, capabilities_of
+from shoal.providers._text import Text
 from shoal.providers._token_counts import count_locally
 from shoal.providers._transport import Timeouts, Transport
 from shoal.providers._values import ModelProfile, Request, TokenCount
@@ -59,7 +59,7 @@ def compatible(
         http: What sends the requests, for proxies and tests; `None` uses the network.
 
     Raises:
-        ConfigInvalid: The URL is no http URL, or no shipped record has that name.
+        ConfigInvalid: The URL is no http URL, a header cannot be sent, or no shipped record has that name.
     """
     url = checked_url(base_url, "http://127.0.0.1:8080/v1")
     record = capabilities_of(capabilities)
@@ -167,17 +167,18 @@ class ChatDialect:
 async def _count_rendered(body: Wire, line: Line) -> int | None:
     """Count as llama.cpp does: render the chat template, then tokenize the prompt that it gives."""
     rendered = await line.ask(beside(line, "/apply-template"), body, absent=_NO_SUCH_PATH)
-    if rendered is None:
+    text = as_text(as_object(rendered).get("prompt"))
+    if not text:
         return None
-    prompt = msgspec.json.encode({"content": rendered.get("prompt", ""), "add_special": True, "parse_special": True})
+    prompt = b'{"add_special":true,"content":%b,"parse_special":true}' % Text.of(text).quoted
     tokenized = await line.ask(beside(line, "/tokenize"), Wire.of(prompt), absent=_NO_SUCH_PATH)
-    return None if tokenized is None else len(as_list(tokenized.get("tokens")))
+    return len(as_list(as_object(tokenized).get("tokens"))) or None
 
 
 async def _count_messages(body: Wire, line: Line) -> int | None:
     """Count as vLLM does: it takes the messages themselves."""
     tokenized = await line.ask(beside(line, "/tokenize"), body, absent=_NO_SUCH_PATH)
-    return None if tokenized is None else as_count(tokenized.get("count"))
+    return as_count(as_object(tokenized).get("count")) or None
 
 
 def beside(line: Line, path: str) -> str:

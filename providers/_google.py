@@ -56,7 +56,7 @@ def google(
         http: What sends the requests, for proxies and tests; `None` uses the network.
 
     Raises:
-        ConfigInvalid: The URL is no http URL.
+        ConfigInvalid: The URL is no http URL, or a header cannot be sent.
     """
     address = BASE_URL if base_url is None else base_url
     url = checked_url(address, BASE_URL)

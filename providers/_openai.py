@@ -7,6 +7,7 @@ from typing import Literal, final
 
 import httpx
 
+from shoal.errors import ConfigInvalid
 from shoal.providers._cache_keys import CacheKeys
 from shoal.providers._compatible import compatible
 from shoal.providers._leaders import PrefixLeaders
@@ -61,14 +62,14 @@ def openai(
         http: What sends the requests, for proxies and tests; `None` uses the network.
 
     Raises:
-        ConfigInvalid: The URL is no http URL.
+        ConfigInvalid: The URL is no http URL, a header cannot be sent, or no server is known by that name.
     """
     address = BASE_URL if base_url is None else base_url
     url = checked_url(address, BASE_URL)
     return VendorProvider(
         name,
         Transport(address, headers=_headers(api_key, organization, project, headers), timeouts=timeouts, http=http),
-        ResponsesDialect(name, server if isinstance(server, ResponsesServer) else _SERVERS[server]),
+        ResponsesDialect(name, _server_of(server)),
         default_model=model,
         profiles=profiles or {},
         secrets=secrets_in(url, api_key, *(headers or {}).values()),
@@ -110,6 +111,15 @@ def openai_chat(
         rates=rates,
         http=http,
     )
+
+
+def _server_of(server: ResponsesServer | str) -> ResponsesServer:
+    if isinstance(server, ResponsesServer):
+        return server
+    if server not in _SERVERS:
+        names = ", ".join(f"`{name}`" for name in _SERVERS)
+        raise ConfigInvalid(f"no server of the Responses API is known as {server!r}; name one of {names}")
+    return _SERVERS[server]
 
 
 def _headers(

@@ -15,7 +15,7 @@ from shoal.providers._json import as_count, as_object
 from shoal.providers._leaders import PrefixLeaders
 from shoal.providers._profiles import reported, shipped_profile
 from shoal.providers._rates import NO_RATES, RateLimit, Rates
-from shoal.providers._refusals import Asked, body_of, refusal
+from shoal.providers._refusals import HTML, Asked, body_of, refusal
 from shoal.providers._sent import Sent
 from shoal.providers._sse import Event
 from shoal.providers._transport import Answer, Transport, apart
@@ -114,7 +114,15 @@ class Line:
                 return None
             if answer.status != 200:
                 raise await refused(answer, self.asked)
-            return as_object(body_of(await answer.read()))
+            content = await answer.read()
+        try:
+            return as_object(json.loads(content))
+        except (ValueError, RecursionError):
+            what = HTML if content.lstrip()[:1] == b"<" else "no JSON"
+            raise ProviderUnavailable(
+                f"{self.asked.provider}: the answer to {path!r} is {what}; check that the base URL is right",
+                **self.asked.context(status=200),
+            ) from None
 
 
 @final

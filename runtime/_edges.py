@@ -13,7 +13,6 @@ from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
 from shoal.runtime._scripting import draft_of, frees, vetted
 from shoal.runtime._side import drop_jobs, order_summaries, write
-from shoal.runtime._walk import Ask, Finish, Hold, Leave, abandoned
 from shoal.runtime.context import CONVERSATION, Draft, Order, RegionReset, RegionState, Said, estimate, prompt_of
 from shoal.runtime.events import (
     GateBlocked,
@@ -26,6 +25,7 @@ from shoal.runtime.events import (
     TransitionChosen,
 )
 from shoal.runtime.state import RunState
+from shoal.runtime.walk import Ask, Finish, Hold, Leave, abandoned
 
 ERROR_REPORT = "error_report"
 STUCK_REPORT = "stuck_report"

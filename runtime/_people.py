@@ -17,7 +17,6 @@ from shoal.providers import Message, Text
 from shoal.runtime._edges import say
 from shoal.runtime._live import Live
 from shoal.runtime._scripting import draft_of, vetted
-from shoal.runtime._walk import folded
 from shoal.runtime.context import CONVERSATION, NOTHING_SAID, Draft, Said, estimate
 from shoal.runtime.events import (
     GrantGiven,
@@ -30,6 +29,7 @@ from shoal.runtime.events import (
 from shoal.runtime.journal import RunRow
 from shoal.runtime.state import TALK, RunState, Turn
 from shoal.runtime.tools import QUESTIONS, Tool, ToolResult, Verdict
+from shoal.runtime.walk import folded
 
 About: TypeAlias = Literal["text", "choice", "confirm", "review", "edit", "approval"]
 

@@ -19,7 +19,9 @@ from shoal.runtime._live import Late, Live
 from shoal.runtime._mending import cancel_strays, mended, own_up
 from shoal.runtime._people import ask_point, direct, expire, hear
 from shoal.runtime._side import order_title, refresh, take_up_job
-from shoal.runtime._walk import (
+from shoal.runtime.events import RunPaused, RunRestarted, RunResumed
+from shoal.runtime.state import RunState
+from shoal.runtime.walk import (
     Action,
     Ask,
     AskPoint,
@@ -42,8 +44,6 @@ from shoal.runtime._walk import (
     WriteResults,
     decide,
 )
-from shoal.runtime.events import RunPaused, RunRestarted, RunResumed
-from shoal.runtime.state import RunState
 
 MOST_CRASHES = 2
 """A run that crashed this often without getting on ends instead of looping."""

@@ -268,6 +268,12 @@ class RunRecord:
         return self.staged
 
     @property
+    def visiting(self) -> Visit:
+        """The visit of that stage."""
+        assert self.visit is not None  # see `stage`
+        return self.visit
+
+    @property
     def view(self) -> Window:
         """The window of a run that has entered its first stage."""
         assert self.window is not None  # see `stage`

@@ -164,3 +164,13 @@ async def test_an_error_without_end_is_cut_off(encoding: str | None, body: bytes
     with pytest.raises(ProviderBusy, match=r"x{100}") as caught:
         await replied("openai-chat", body, 429, content_encoding=encoding)
     assert len(str(caught.value)) < 1000
+
+
+@apis
+@pytest.mark.parametrize(
+    ("body", "said"), [(b"<html>", "an HTML page"), (b"ok", "no JSON"), (b"[" * 100_000, "no JSON")]
+)
+async def test_what_answers_for_nothing_has_to_be_of_the_vendors_api(api: str, body: bytes, said: str):
+    provider = APIS[api](httpx.MockTransport(lambda _: httpx.Response(200, stream=Network(body))))
+    with pytest.raises(ProviderUnavailable, match=f"is {said}; check that the base URL is right"):
+        await provider.check()

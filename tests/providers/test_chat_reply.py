@@ -403,7 +403,8 @@ def test_a_server_that_counts_nothing_gets_an_estimate_that_says_so():
 def test_images_that_come_with_a_reply_are_parts():
     here = {"image_url": {"url": "data:image/png;base64," + base64.b64encode(b"bytes").decode()}}
     elsewhere = {"image_url": {"url": "https://example.com/a.png"}}
-    assert completed(delta(images=[here, elsewhere, {}])).reply.parts == (b"bytes",)
+    written = {"image_url": {"url": "data:image/svg+xml,%3Csvg/%3E"}}
+    assert completed(delta(images=[here, elsewhere, written, {}])).reply.parts == (b"bytes",)
 
 
 def test_an_end_mark_behind_nothing_is_the_end_of_no_reply():

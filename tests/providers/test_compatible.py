@@ -327,10 +327,29 @@ async def test_vllm_counts_messages():
     assert (count.tokens, count.exact, received[0].path) == (7, True, "/tokenize")
 
 
-@pytest.mark.parametrize("plays", [(answer(404, {}),), (answer(200, {"prompt": "x"}), answer(501, {}))])
+@pytest.mark.parametrize(
+    "plays",
+    [
+        (answer(404, {}),),
+        (answer(200, {"prompt": "x"}), answer(501, {})),
+        (answer(200, {"detail": "of a proxy"}),),
+        (answer(200, {"prompt": "x"}), answer(200, {"tokens": "many"})),
+    ],
+)
 async def test_a_server_without_a_tokenizer_is_estimated(plays: tuple[tuple[Step, ...], ...]):
     count, _ = await counted(*plays, capabilities="llama.cpp")
     assert (count.how, count.exact) == ("estimate", False)
+
+
+async def test_a_count_of_nothing_is_none():
+    count, _ = await counted(answer(200, {"count": 0}), capabilities="vllm")
+    assert (count.how, count.exact) == ("estimate", False)
+
+
+async def test_a_prompt_with_half_a_character_is_counted_with_what_stands_for_it():
+    rendered = answer(200, b'{"prompt": "a \\ud83d"}')
+    count, received = await counted(rendered, answer(200, {"tokens": [1]}), capabilities="llama.cpp")
+    assert (count.tokens, received[1].json["content"]) == (1, "a \N{REPLACEMENT CHARACTER}")
 
 
 async def test_a_tokenizer_that_fails_is_an_error():

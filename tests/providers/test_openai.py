@@ -10,7 +10,7 @@ from providers_loopback import END, HEAD, Step, answer, chunk, serving, streamed
 from providers_parts import block, request, user
 from test_responses_reply import WHOLE, created, end, message
 
-from shoal.errors import ProviderError, ProviderRefused, ProviderSetup
+from shoal.errors import ConfigInvalid, ProviderError, ProviderRefused, ProviderSetup
 from shoal.providers import (
     Completed,
     Request,
@@ -149,3 +149,8 @@ def test_the_reprs_show_no_key():
     assert KEY not in repr(openai(KEY)) + repr(codex(KEY, account_id=KEY)) + repr(openai_chat(KEY))
     assert "<ResponsesDialect codex>" in repr(codex(KEY))
     assert repr(Line(openai(KEY)._transport, Asked("p", "m"))) == "<Line to p>"
+
+
+async def test_an_unknown_server_is_refused_with_those_that_are_known():
+    with pytest.raises(ConfigInvalid, match=r"'lama.cpp'; name one of `openai`, `llama\.cpp`"):
+        openai(server="lama.cpp")  # type: ignore[arg-type]

@@ -275,3 +275,21 @@ def test_the_port_is_free_afterwards():
         port = int(server.base_url.rpartition(":")[2])
     with socket.create_server(("127.0.0.1", port)):
         pass
+
+
+async def test_a_question_for_the_head_alone_gets_it_and_the_server_serves_on():
+    async with wire.serve(wire.Script("hello")) as server, client(server) as http:
+        head = await http.head("/v1/messages")
+        assert (head.status_code, head.content) == (404, b"")
+        assert b"hello" in await streamed(server)
+
+
+@pytest.mark.parametrize("target", [b"//[", b"/\xff", b"http://[/"])
+async def test_a_target_that_is_none_ends_its_connection_and_no_other(target: bytes):
+    async with wire.serve(wire.Script("hello")) as server:
+        port = int(server.base_url.rpartition(":")[2])
+        async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+            await stream.send(b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n" % target)
+            with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+                await stream.receive()
+        assert b"hello" in await streamed(server)

@@ -57,6 +57,7 @@ class Connection:
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=1_048_576)
+        self._without_body = False
 
     def __repr__(self) -> str:
         return f"<Connection {self._http.our_state}>"
@@ -80,6 +81,7 @@ class Connection:
                     if len(body) > MAX_BODY_BYTES:
                         return None
                 case h11.EndOfMessage() if head is not None:
+                    self._without_body = head.method == b"HEAD"
                     return _incoming(head, bytes(body))
                 case _:
                     return None
@@ -123,7 +125,8 @@ class Connection:
                 started()
                 await self._send(h11.Response(status_code=status, headers=[*headers, framing]))
             case Data(data):
-                await self._send(h11.Data(data=data))
+                if not self._without_body:
+                    await self._send(h11.Data(data=data))
             case Pause(seconds):
                 await anyio.sleep(seconds)
             case Finish():
@@ -148,8 +151,11 @@ class Connection:
         self._peer.close()
 
 
-def _incoming(head: h11.Request, body: bytes) -> Incoming:
-    target = urlsplit(head.target.decode("ascii"))
+def _incoming(head: h11.Request, body: bytes) -> Incoming | None:
+    try:
+        target = urlsplit(head.target.decode("ascii"))
+    except ValueError:
+        return None
     headers: dict[str, str] = {}
     for name, value in head.headers:
         key, text = name.decode("ascii"), value.decode("latin-1")
