@@ -18,14 +18,13 @@ from shoal.blueprints import Blueprint
 from shoal.runtime._asked import Asked, menu_of, offered
 from shoal.runtime._asking import answered
 from shoal.runtime._attachment import SeedValue
+from shoal.runtime._births import child_of
 from shoal.runtime._contracts import Contract, Decision, PassedTo
 from shoal.runtime._function import AgenticCall, AgenticFunction
-from shoal.runtime._host import ChildRequest
 from shoal.runtime._live import Live
-from shoal.runtime._orders import GivenTool, schema_of, validated
+from shoal.runtime._orders import GivenTool, SpawnRequest, schema_of, typed, validated
 from shoal.runtime._running import Running
-from shoal.runtime.events import FrameLeft, Status
-from shoal.runtime.tools import as_tool
+from shoal.runtime.events import BudgetGiven, FrameLeft, Status
 
 T = TypeVar("T")
 
@@ -75,7 +74,11 @@ class Spawned(Generic[T]):
         return f"<Spawned {self.run_id}>"
 
     async def result(self) -> Ended[T]:
-        """Wait for its end and return that; a paused one is waited for."""
+        """Wait for its end and return that; a paused one is waited for.
+
+        Raises:
+            OutputInvalid: It is complete, and its answer is not of the type that its spawn asked for.
+        """
         ended = await self._running.child_ended(self.run_id)
         output = None if ended.output is None or ended.status == "error" else self._read(str(ended.output))
         return Ended(self.run_id, ended.status, output, ended.reason)
@@ -230,9 +233,8 @@ class Context:
         self,
         blueprint: AgenticCall[T],
         *,
-        task: None = None,
-        seeds: None = None,
-        tools: Sequence[GivenTool] = (),
+        model: str | None = None,
+        budget: BudgetGiven | None = None,
         detached: bool = False,
     ) -> Coroutine[Any, Any, Spawned[T]]: ...
 
@@ -244,8 +246,25 @@ class Context:
         task: str | None = None,
         seeds: Mapping[str, SeedValue] | None = None,
         tools: Sequence[GivenTool] = (),
+        model: str | None = None,
+        budget: BudgetGiven | None = None,
         detached: bool = False,
+        returns: None = None,
     ) -> Coroutine[Any, Any, Spawned[str]]: ...
+
+    @overload
+    def spawn(
+        self,
+        blueprint: str | Path | Blueprint,
+        *,
+        task: str | None = None,
+        seeds: Mapping[str, SeedValue] | None = None,
+        tools: Sequence[GivenTool] = (),
+        model: str | None = None,
+        budget: BudgetGiven | None = None,
+        detached: bool = False,
+        returns: type[T],
+    ) -> Coroutine[Any, Any, Spawned[T]]: ...
 
     def spawn(
         self,
@@ -254,7 +273,10 @@ class Context:
         task: str | None = None,
         seeds: Mapping[str, SeedValue] | None = None,
         tools: Sequence[GivenTool] = (),
+        model: str | None = None,
+        budget: BudgetGiven | None = None,
         detached: bool = False,
+        returns: type[Any] | None = None,
     ) -> Coroutine[Any, Any, Spawned[Any]]:
         """Start a child of the run, and return it once its first event is durable.
 
@@ -263,19 +285,42 @@ class Context:
             task: Its task; `None` for none.
             seeds: Values by name for its regions that take a caller's value.
             tools: Functions that it may call.
+            model: `provider:model` that replaces every stage's; `None` for what replaces this run's.
+            budget: Limits for it and everything below it, in place of its blueprint's; `None` leaves those.
             detached: It outlives this run; otherwise this run's end is its end too.
+            returns: The type that the answer is to have; see `Swarm.spawn`.
 
         Raises:
             SpawnRefused: It cannot run.
+            ConfigInvalid: A limit of the budget is none.
         """
-        wanted = ChildRequest(
-            blueprint, task, dict(seeds or {}), detached=detached, tools=[as_tool(tool) for tool in tools]
-        )
-        read = blueprint.function.given if isinstance(blueprint, AgenticCall) else str
-        return self._spawned(self._number(), wanted, read)
+        said = {
+            "task": task,
+            "seeds": seeds or {},
+            "tools": tools,
+            "model": model,
+            "budget": budget,
+            "returns": returns,
+        }
+        return self._spawned(self._number(), blueprint, said, detached=detached)
 
-    async def _spawned(self, number: int, wanted: ChildRequest, read: Callable[[str], Any]) -> Spawned[Any]:
-        return Spawned(self._running, await self._running.spawned(self._frame, number, wanted), read)
+    async def _spawned(
+        self,
+        number: int,
+        blueprint: str | Path | Blueprint | AgenticCall[Any],
+        said: Mapping[str, Any],
+        *,
+        detached: bool,
+    ) -> Spawned[Any]:
+        request = SpawnRequest[Any](blueprint, **said)
+        wanted = child_of(request, detached=detached, most_depth=None)
+        run_id = await self._running.spawned(self._frame, number, wanted)
+        if isinstance(blueprint, AgenticCall):
+            return Spawned(self._running, run_id, blueprint.function.given)
+        returns = request.returns
+        return Spawned(
+            self._running, run_id, str if returns is None else partial(typed, returns=returns, run_id=run_id)
+        )
 
     # --- what is recorded
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -22,7 +22,7 @@ from shoal.runtime._programs import Programs
 from shoal.runtime._running import entered
 from shoal.runtime._seeds import callers_of
 from shoal.runtime._side import condensed
-from shoal.runtime._spawn import Birth
+from shoal.runtime._spawn import Announced, Birth
 from shoal.runtime._transforms import Carried, as_seeds, carried
 from shoal.runtime.events import ChildSpawned, RestartRule
 from shoal.runtime.journal import Journal
@@ -45,31 +45,51 @@ class Spawns(Protocol):
     programs: Programs
     home: Home
 
-    async def begin(self, birth: Birth, announce: Callable[[], object] | None = None) -> None:
-        """Bring a run into the world and let it live here; *announce* is called right before its first event."""
+    async def begin(self, births: Sequence[Announced]) -> None:
+        """Bring runs into the world, all or none, and let them live here."""
         ...
 
 
 async def spawn_child(hall: Spawns, parent: str, wanted: ChildRequest) -> str:
-    """Start a child of the run *parent* and return its id; the parent's `ChildSpawned` is durable before it starts.
+    """Start a child of the run *parent* and return its id; see `spawn_children`."""
+    run_id = hall.clock.new_id()
+    await spawn_children(hall, parent, {run_id: wanted})
+    return run_id
+
+
+async def spawn_children(hall: Spawns, parent: str, wanted: Mapping[str, ChildRequest]) -> Sequence[str]:
+    """Start children of the run *parent*, all or none; the parent's `ChildSpawned` of each is durable before it starts.
+
+    Args:
+        hall: The hall.
+        parent: The run.
+        wanted: What each is to be, by the id that it gets, in order.
+
+    Returns:
+        The name of each one's blueprint.
 
     Raises:
         RunEnded: The parent is over.
         RunNotFound: The parent does not live here.
-        SpawnRefused: The parent may have no such child, or the child cannot run.
+        SpawnRefused: The parent may have no such child, or a child cannot run.
     """
     live = await _parent(hall, parent)
+    births = [await _announced(hall, live, run_id, each) for run_id, each in wanted.items()]
+    await hall.begin(births)
+    return [each.birth.program.blueprint.name for each in births]
+
+
+async def _announced(hall: Spawns, live: Live, run_id: str, wanted: ChildRequest) -> Announced:
     made = live.state.made_by
     if made.children_deeper < 1:
         raise SpawnRefused(
             f"{_called(wanted.blueprint)!r} would stand at depth {made.depth + 1} and this run may have no "
             "children; raise `max_child_depth`"
         )
-    run_id = hall.clock.new_id()
     program = live.state.program if wanted.stage is not None else await _program(hall, live, wanted)
     inherited = await _inherited(live, program)
     if live.state.ended is not None:  # while its region was summarised
-        raise RunIsOver(f"run {parent} is over; it can have no more children", run_id=parent)
+        raise _over(live.run_id)
     birth = _birth(live, wanted, run_id, program, inherited)
     spawned = ChildSpawned(
         run_id, program.blueprint.name, wanted.source, wanted.index, wanted.item, wanted.waited, wanted.detached
@@ -80,8 +100,7 @@ async def spawn_child(hall: Spawns, parent: str, wanted: ChildRequest) -> str:
             live.emit(wanted.step)
         live.emit(spawned)
 
-    await hall.begin(birth, announce)
-    return run_id
+    return Announced(birth, announce)
 
 
 async def _inherited(live: Live, program: Program) -> _Inherited:
@@ -114,13 +133,16 @@ def _birth(live: Live, wanted: ChildRequest, run_id: str, program: Program, inhe
         item=wanted.item,
         waited=wanted.waited,
         unattended=made.unattended or called is not None,
-        model=made.model,
+        key=wanted.key,
+        model=wanted.model or made.model,
         output_dir=live.context.hidden_dir,
         detached=wanted.detached,
-        output_format=wanted.output_format,
+        output_format=wanted.output_format if wanted.output_schema is None else "json",
         output_instructions=wanted.output_instructions,
+        output_schema=wanted.output_schema,
         carried=carried_over,
         budgets=() if wanted.detached else made.budgets,
+        budget=wanted.budget,
         restarts=_rule_of(live.state.stage.stage.supervision) if wanted.source else None,
         entered=None if called is None else entered(called.function, called.arguments),
         default_model=made.default_model,
@@ -140,8 +162,16 @@ async def _parent(hall: Spawns, run_id: str) -> Live:
         return live
     row = hall.journal.find(run_id)
     if row.ended or live is not None:
-        raise RunIsOver(f"run {run_id} is over; it can have no more children", run_id=run_id)
+        raise _over(run_id)
     raise RunNotFound(f"run {run_id} does not live here; take it up with `shoal resume {run_id}`", run_id=run_id)
+
+
+def _over(run_id: str) -> RunIsOver:
+    return RunIsOver(
+        f"run {run_id} is over; it can have no more children: spawn them from the swarm, or from a run that waits for "
+        "them, such as an agentic function",
+        run_id=run_id,
+    )
 
 
 async def _program(hall: Spawns, live: Live, wanted: ChildRequest) -> Program:

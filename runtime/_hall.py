@@ -33,7 +33,7 @@ from shoal.runtime._program import Program
 from shoal.runtime._programs import Programs
 from shoal.runtime._run import Begun, RunActor
 from shoal.runtime._serving import Servants
-from shoal.runtime._spawn import Birth, Drafting, conceive, give_birth, part_of
+from shoal.runtime._spawn import Announced, Birth, Drafting, conceive, part_of
 from shoal.runtime.events import Lane
 from shoal.runtime.journal import Journal
 from shoal.runtime.scripts import Sandbox
@@ -136,44 +136,38 @@ class Hall:
 
     # --- births
 
-    async def begin(self, birth: Birth, announce: Callable[[], object] | None = None) -> None:
-        """Bring a run into the world and let it live here.
-
-        Args:
-            birth: How it begins.
-            announce: Called right before its first event is journaled, so that both become durable together.
-
-        Raises:
-            SpawnRefused: It cannot run.
-        """
-        self._check_open()
-        async with self.home.keeper.moving(birth.run_id):
-            state = await give_birth(self, birth, announce)
-            parent = None if birth.parent is None else self.home.live.get(birth.parent)
-            orphaned = birth.parent is not None and not birth.detached and (parent is None or parent.over)
-            if not orphaned:
-                await self._house(birth.run_id, state, None)
-        if orphaned:  # its parent ended while it was being born
-            await steer(self.home, birth.run_id, Cancel("its parent ended"))
-        elif parent is not None and not birth.detached and parent.state.phase == "paused":
-            await steer(self.home, birth.run_id, Pause("its parent is paused"))
-
-    async def begin_all(self, births: Sequence[Birth]) -> None:
-        """Bring runs into the world, all or none: their first events become durable in one transaction.
+    async def begin(self, births: Sequence[Announced]) -> None:
+        """Bring runs into the world, all or none, and let them live here: one transaction journals their beginning.
 
         Raises:
             SpawnRefused: One of them cannot run; nothing was journaled.
         """
         self._check_open()
-        born = [await conceive(self, birth) for birth in births]
+        born = [await conceive(self, each.birth) for each in births]
         async with AsyncExitStack() as moving:
-            for birth in births:
-                await moving.enter_async_context(self.home.keeper.moving(birth.run_id))
-            for each in born:
-                each.write(self)
+            for each in births:
+                await moving.enter_async_context(self.home.keeper.moving(each.birth.run_id))
+            for each, child in zip(births, born, strict=True):
+                if each.announce is not None:
+                    each.announce()
+                child.write(self)
             await self.journal.barrier()
-            for each in born:
-                await self._house(each.state.run_id, each.state, None)
+            bereft = [self._bereft(each.birth) for each in births]
+            for child, command in zip(born, bereft, strict=True):
+                if not isinstance(command, Cancel):
+                    await self._house(child.state.run_id, child.state, None)
+        for child, command in zip(born, bereft, strict=True):
+            if command is not None:
+                await steer(self.home, child.state.run_id, command)
+
+    def _bereft(self, birth: Birth) -> Cancel | Pause | None:
+        """Return what is to be done to a run whose parent ended or paused while it was born; `None` for nothing."""
+        if birth.parent is None or birth.detached:
+            return None
+        parent = self.home.live.get(birth.parent)
+        if parent is None or parent.over:
+            return Cancel("its parent ended")
+        return Pause("its parent is paused") if parent.state.phase == "paused" else None
 
     def _check_open(self) -> None:
         if self.closing:

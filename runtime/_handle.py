@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, cast, final, overload
 import anyio
 from typing_extensions import TypeVar
 
-from shoal.errors import OutputInvalid, RunCancelled, RunFailed
+from shoal.errors import RunCancelled, RunFailed
 from shoal.providers import TextDelta, Usage
 from shoal.runtime._accounts import account_of
 from shoal.runtime._attachment import Attachable, SeedValue
 from shoal.runtime._ledger import NO_USAGE, Ledger, plain_usage
-from shoal.runtime._orders import GivenTool, validated
+from shoal.runtime._orders import GivenTool, OutputT_co, SpawnRequest, typed
 from shoal.runtime.context import PartStored
 from shoal.runtime.events import BudgetGiven, Event, RunEnded, Status
 from shoal.runtime.state import RunState
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from shoal.blueprints import Blueprint
+    from shoal.runtime._function import AgenticCall
     from shoal.runtime._people import Question
     from shoal.runtime._swarm import Swarm
 
@@ -35,8 +36,6 @@ _DELTAS_HELD = 256
 
 
 T = TypeVar("T")
-OutputT_co = TypeVar("OutputT_co", default="str | None", covariant=True)
-"""What a run gives: text, or a value of the type that its spawn asked for."""
 
 
 @final
@@ -215,6 +214,7 @@ class Run(Generic[OutputT_co]):
         state = self._swarm.state(self.run_id).view.states[name]
         return "\n\n".join(entry.text for entry in state.all_entries())
 
+    @overload
     async def spawn(
         self,
         blueprint: str | Path | Blueprint,
@@ -222,39 +222,118 @@ class Run(Generic[OutputT_co]):
         task: str | None = None,
         seeds: Mapping[str, SeedValue] | None = None,
         tools: Sequence[GivenTool] = (),
+        model: str | None = None,
+        key: str | None = None,
+        budget: BudgetGiven | None = None,
         detached: bool = False,
         max_child_depth: int | None = None,
         output_format: str | None = None,
         output_instructions: str | None = None,
-    ) -> Run:
+        returns: None = None,
+    ) -> Run: ...
+
+    @overload
+    async def spawn(
+        self,
+        blueprint: str | Path | Blueprint,
+        *,
+        task: str | None = None,
+        seeds: Mapping[str, SeedValue] | None = None,
+        tools: Sequence[GivenTool] = (),
+        model: str | None = None,
+        key: str | None = None,
+        budget: BudgetGiven | None = None,
+        detached: bool = False,
+        max_child_depth: int | None = None,
+        output_format: str | None = None,
+        output_instructions: str | None = None,
+        returns: type[T],
+    ) -> Run[T]: ...
+
+    @overload
+    async def spawn(
+        self,
+        blueprint: AgenticCall[T],
+        *,
+        model: str | None = None,
+        key: str | None = None,
+        budget: BudgetGiven | None = None,
+        detached: bool = False,
+        max_child_depth: int | None = None,
+    ) -> Run[T]: ...
+
+    async def spawn(
+        self,
+        blueprint: str | Path | Blueprint | AgenticCall[Any],
+        *,
+        task: str | None = None,
+        seeds: Mapping[str, SeedValue] | None = None,
+        tools: Sequence[GivenTool] = (),
+        model: str | None = None,
+        key: str | None = None,
+        budget: BudgetGiven | None = None,
+        detached: bool = False,
+        max_child_depth: int | None = None,
+        output_format: str | None = None,
+        output_instructions: str | None = None,
+        returns: type[Any] | None = None,
+    ) -> Run[Any]:
         """Start a child of this run; it works in the same folder, and sees its task and its seeds and nothing else.
 
         Args:
-            blueprint: A name of the library, a path, or a `Blueprint`.
+            blueprint: A name of the library, a path, a `Blueprint`, or an agentic function with its arguments
+                (`bound`).
             task: Its task; `None` for none.
             seeds: Values by name for its regions that take a caller's value, such as what `region` returns.
             tools: Functions that it may call.
+            model: `provider:model` that replaces every stage's; `None` for what replaces this run's.
+            key: A second spawn under the same key returns the same run, in a later process too.
+            budget: Limits for it and everything below it, beside those of this run, in place of its blueprint's.
             detached: It outlives this run; otherwise this run's end is its end too.
             max_child_depth: How many levels of children it may have of its own; `None` for as many as this run leaves.
             output_format: How its answer is to be written; `None` for what its blueprint says.
             output_instructions: What its answer is to look like; `None` for what its blueprint says.
+            returns: The type that the answer is to have; see `Swarm.spawn`.
 
         Raises:
+            BlueprintInvalid: It cannot be loaded.
             SpawnRefused: It cannot run, or this run may have no children, or no more.
             RunEnded: This run is over.
             RunNotFound: This run does not live here.
+            ConfigInvalid: A limit of the budget is none.
         """
-        return await self._swarm.spawn_child(
-            self.run_id,
+        wanted = SpawnRequest(
             blueprint,
             task=task,
-            seeds=seeds,
+            seeds=seeds or {},
             tools=tools,
-            detached=detached,
-            max_child_depth=max_child_depth,
+            model=model,
+            key=key,
+            budget=budget,
             output_format=output_format,
             output_instructions=output_instructions,
+            returns=returns,
         )
+        [child] = await self._swarm.spawn_children(
+            self.run_id, [wanted], detached=detached, max_child_depth=max_child_depth
+        )
+        return child
+
+    async def spawn_many(self, requests: Iterable[SpawnRequest[T]], *, detached: bool = False) -> list[Run[T]]:
+        """Start children of this run, all or none, and return them in the same order.
+
+        Args:
+            requests: The children. Those with a key that has a run already get that run.
+            detached: They outlive this run; otherwise this run's end is their end too.
+
+        Raises:
+            BlueprintInvalid: One cannot be loaded.
+            SpawnRefused: One cannot run, two have the same key, one says what its parent decides, or this run may have
+                no children; nothing was journaled.
+            RunEnded: This run is over.
+            RunNotFound: This run does not live here.
+        """
+        return await self._swarm.spawn_children(self.run_id, list(requests), detached=detached)
 
     def parts(self) -> Sequence[PartStored]:
         """Return its stored parts, oldest first: what it was given, what its tools brought and what its model made."""
@@ -323,11 +402,7 @@ class Run(Generic[OutputT_co]):
 def _typed(outcome: Outcome, returns: type[Any]) -> Outcome[Any]:
     if not outcome.ok or outcome.output is None:
         return replace(outcome, output=None)
-    try:
-        return replace(cast("Outcome[Any]", outcome), output=validated(returns, outcome.output))
-    except ValueError as exc:
-        message = f"the answer of run {outcome.run_id} is no {returns.__name__}: {exc}; read it with `shoal result`"
-        raise OutputInvalid(message, run_id=outcome.run_id) from exc
+    return replace(cast("Outcome[Any]", outcome), output=typed(outcome.output, returns, outcome.run_id))
 
 
 def checked(outcome: Outcome[T]) -> Outcome[T]:

@@ -18,7 +18,7 @@ from shoal.runtime._attachment import SeedValue
 from shoal.runtime._clock import Clock
 from shoal.runtime._limits import Limits
 from shoal.runtime._pools import Pools
-from shoal.runtime.events import Lane, StepRecorded
+from shoal.runtime.events import BudgetGiven, Lane, StepRecorded
 from shoal.runtime.journal import Journal
 from shoal.runtime.scripts import Sandbox
 from shoal.runtime.tools import Memory, Permissions, Shell, Tool
@@ -66,7 +66,11 @@ class ChildRequest:
         most_depth: How many levels of children it may have of its own; `None` for as many as its parent leaves it.
         output_format: How its answer is to be written; `None` for what its blueprint says.
         output_instructions: What its answer is to look like; `None` for what its blueprint says.
+        output_schema: JSON schema of its answer, as JSON source; `None` for what its blueprint says.
         tools: Functions that it may call.
+        model: `provider:model` that replaces every stage's; `None` for what replaces its parent's.
+        key: Idempotency key of the spawn; `None` for none.
+        budget: Limits for it and everything below it, in place of its blueprint's; `None` leaves those.
         step: Journaled together with its birth; `None` for nothing.
     """
 
@@ -84,7 +88,11 @@ class ChildRequest:
     most_depth: int | None = None
     output_format: str | None = None
     output_instructions: str | None = None
+    output_schema: str | None = None
     tools: Sequence[Tool] = ()
+    model: str | None = None
+    key: str | None = None
+    budget: BudgetGiven | None = None
     step: StepRecorded | None = None
 
 

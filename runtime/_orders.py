@@ -10,12 +10,13 @@ from dataclasses import KW_ONLY, dataclass, field
 from decimal import Decimal, InvalidOperation
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast, final
 
 import msgspec
+from typing_extensions import TypeVar
 
 from shoal.blueprints import Blueprint
-from shoal.errors import ConfigInvalid, SpawnRefused
+from shoal.errors import ConfigInvalid, OutputInvalid, SpawnRefused
 from shoal.runtime._attachment import SeedValue
 from shoal.runtime.events import BudgetGiven
 from shoal.runtime.tools import FunctionTool, Tool
@@ -23,14 +24,17 @@ from shoal.runtime.tools import FunctionTool, Tool
 if TYPE_CHECKING:
     from shoal.runtime._function import AgenticCall
 
+OutputT_co = TypeVar("OutputT_co", default="str | None", covariant=True)
+"""What a run gives: text, or a value of the type that its spawn asked for."""
+
 GivenTool: TypeAlias = Tool | FunctionTool[..., Any] | Callable[..., Awaitable[Any]]
 """A function that a run may call: a typed async function, what `shoal.tool` makes of one, or a `Tool`."""
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class SpawnRequest:
-    """One run to start, for `Swarm.spawn_many`.
+@dataclass(frozen=True)  # with slots, `SpawnRequest[Answer](…)` raises: a frozen class of those has no `__orig_class__`
+class SpawnRequest(Generic[OutputT_co]):
+    """One run to start, for `Swarm.spawn_many` and `Run.spawn_many`.
 
     Args:
         blueprint: A name of the library, a path, a `Blueprint`, or an agentic function with its arguments (`bound`).
@@ -49,7 +53,7 @@ class SpawnRequest:
         returns: The type that the answer is to have, anything pydantic can validate; `None` for text.
     """
 
-    blueprint: str | Path | Blueprint | AgenticCall[Any]
+    blueprint: str | Path | Blueprint | AgenticCall[OutputT_co]
     _: KW_ONLY
     task: str | None = None
     seeds: Mapping[str, SeedValue] = field(default_factory=dict[str, SeedValue])
@@ -63,7 +67,7 @@ class SpawnRequest:
     output_format: str | None = None
     output_instructions: str | None = None
     budget: BudgetGiven | None = None
-    returns: type[Any] | None = None
+    returns: type[OutputT_co] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "budget", budget_of(self.budget))
@@ -84,7 +88,7 @@ def budget_of(given: BudgetGiven | None) -> BudgetGiven | None:
     """
     if given is None:
         return None
-    dollars: object = given.max_cost_usd
+    dollars = cast("object", given.max_cost_usd)
     if isinstance(dollars, int | float | str) and not isinstance(dollars, bool):
         with suppress(InvalidOperation):
             given = msgspec.structs.replace(given, max_cost_usd=Decimal(str(dollars)))
@@ -96,7 +100,24 @@ def budget_of(given: BudgetGiven | None) -> BudgetGiven | None:
     return given
 
 
-def check_call(wanted: SpawnRequest, function: str) -> None:
+def check_child(wanted: SpawnRequest[Any]) -> None:
+    """Refuse what a spawn says of a child that its parent decides.
+
+    Raises:
+        SpawnRefused: It is named.
+    """
+    said = {
+        "workdir": str(wanted.workdir) != ".",
+        "output_dir": wanted.output_dir is not None,
+        "trace": wanted.trace is not None,
+        "unattended": not wanted.unattended,
+    }
+    odd = next((name for name, value in said.items() if value), None)
+    if odd is not None:
+        raise SpawnRefused(f"a child has the `{odd}` of its parent; leave it out, or spawn it from the swarm")
+
+
+def check_call(wanted: SpawnRequest[Any], function: str) -> None:
     """Refuse what a spawn says of an agentic *function* that the function says itself.
 
     Raises:
@@ -115,6 +136,19 @@ def check_call(wanted: SpawnRequest, function: str) -> None:
         raise SpawnRefused(
             f"{function!r} is an agentic function, of which a spawn says no `{odd}`; give it what it needs in `bound`"
         )
+
+
+def typed(output: str, returns: type[Any], run_id: str) -> Any:
+    """Return what a run gave as a value of the type that its spawn asked for.
+
+    Raises:
+        OutputInvalid: It is none.
+    """
+    try:
+        return validated(returns, output)
+    except ValueError as exc:
+        message = f"the answer of run {run_id} is no {returns.__name__}: {exc}; read it with `shoal result`"
+        raise OutputInvalid(message, run_id=run_id) from exc
 
 
 def schema_of(returns: type[Any]) -> str:

@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 
 from shoal.blueprints import Blueprint
-from shoal.errors import ReplayMismatch, SpawnRefused
+from shoal.errors import ReplayMismatch
 from shoal.providers import EMPTY, Text
 from shoal.runtime._faults import fault_of, revived
 from shoal.runtime._function import MOST_PATH, AgenticCall, AgenticFunction, as_json, digest_of
@@ -171,15 +171,16 @@ class Running:
     async def spawned(self, frame: int, number: int, wanted: ChildRequest) -> str:
         """Start a child and return its id, or that of the one that was started."""
         named = wanted.blueprint
-        if isinstance(named, AgenticCall) and (wanted.task or wanted.seeds or wanted.tools):
-            raise SpawnRefused(f"`{named.function.name}` is a function; give it what it needs in `bound`")
         what = (
             (named.function.source.qualname, named.arguments)
             if isinstance(named, AgenticCall)
             else (named.name if isinstance(named, Blueprint) else str(named), "")
         )
         seeds = sorted((name, value) for name, value in wanted.seeds.items() if isinstance(value, str))
-        digest = digest_of("spawn", *what, wanted.task or "", json.dumps(seeds), str(wanted.detached))
+        asked = [wanted.task or "", json.dumps(seeds), str(wanted.detached)]
+        # What came later is left out where it is not said: functions that were spawned before repeat.
+        asked += [repr(each) for each in (wanted.output_schema, wanted.model, wanted.budget) if each is not None]
+        digest = digest_of("spawn", *what, *asked)
         self.check(frame, number, "spawn", digest)
         found = self._child_of(frame, number)
         if found is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal, final
+from typing import Literal, NamedTuple, final
 
 import msgspec
 
@@ -133,21 +133,25 @@ class Born:
             host.journal.append(event)
 
 
-async def give_birth(host: Host, birth: Birth, announce: Callable[[], object] | None = None) -> RunState:
+class Announced(NamedTuple):
+    """A birth, and what is called right before its first event is journaled, so that both become durable together."""
+
+    birth: Birth
+    announce: Callable[[], object] | None = None
+
+
+async def give_birth(host: Host, birth: Birth) -> RunState:
     """Check, seed and journal a run, and return its state; it does not run yet.
 
     Args:
         host: The services it will share.
         birth: How it begins.
-        announce: Called right before its first event is journaled, so that both become durable together.
 
     Raises:
         SpawnRefused, NotBuiltYet: It cannot run; nothing was journaled.
         JournalFailed: The journal cannot be written.
     """
     born = await conceive(host, birth)
-    if announce is not None:
-        announce()
     born.write(host)
     await host.journal.barrier()
     return born.state

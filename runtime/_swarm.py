@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -18,18 +18,19 @@ import anyio.to_thread
 
 from shoal.actors import DynamicSupervisor, Supervisor, running
 from shoal.blueprints import Blueprint, Lanes
-from shoal.errors import ConfigInvalid, PartMissing, RunNotFound, SpawnRefused
+from shoal.errors import ConfigInvalid, PartMissing, RunNotFound, RunOwned, SpawnRefused
 from shoal.providers import Provider, RetryPolicy, TextDelta
 from shoal.runtime._accounts import account_of
 from shoal.runtime._attachment import Attachable, SeedValue, attachments, prepared
-from shoal.runtime._births import birth_of, program_of
+from shoal.runtime._births import birth_of, child_of, program_of
+from shoal.runtime._children import spawn_children
 from shoal.runtime._clock import Clock
 from shoal.runtime._control import Answer, Cancel, Command, Pause, Resume, Send, SetTimer, steer
 from shoal.runtime._function import AgenticCall, AgenticFunction
 from shoal.runtime._gear import Gear
 from shoal.runtime._hall import Hall
 from shoal.runtime._handle import Outcome, Run
-from shoal.runtime._host import ChildRequest, Traced
+from shoal.runtime._host import Traced
 from shoal.runtime._ledger import Ledger
 from shoal.runtime._limits import Limits
 from shoal.runtime._mcp import McpServer
@@ -38,7 +39,7 @@ from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._resuming import resume_tree
 from shoal.runtime._root import Root, rooted
 from shoal.runtime._secrets import Secrets
-from shoal.runtime._spawn import Birth
+from shoal.runtime._spawn import Announced, Birth
 from shoal.runtime._started import Started
 from shoal.runtime._statistics import SwarmStatistics, statistics_of
 from shoal.runtime._trees import HALL
@@ -339,7 +340,8 @@ class Swarm:
             unattended: Nobody is there to ask.
             output_dir: A folder that listings of the working directory leave out.
             trace: A W3C `traceparent` whose trace the run joins.
-            key: A second spawn under the same key returns the same run, in a later process too.
+            key: A second spawn under the same key returns the same run, in a later process too; where no process hosts
+                it any more, it goes on here.
             output_format: How the answer is to be written, such as `markdown`; `None` for what its blueprint says.
             output_instructions: What the answer is to look like; `None` for what its blueprint says.
             budget: Limits for it and everything below it, in place of its blueprint's; `None` leaves those.
@@ -350,6 +352,7 @@ class Swarm:
             BlueprintInvalid: It cannot be loaded.
             SpawnRefused, NotBuiltYet: It cannot run; nothing was journaled.
             ConfigInvalid: A limit of the budget is none.
+            DefinitionMissing: The run that there is under the key goes on, and a function that it needs is not given.
             JournalFailed: The journal cannot be written.
         """
         wanted = SpawnRequest(
@@ -368,85 +371,98 @@ class Swarm:
             returns=returns,
             budget=budget,
         )
-        if key is None:
-            return await self._begin(wanted, self._clock.new_id())
-        async with self.hall.keys.held(key, self._clock.new_id()) as found:
-            if isinstance(found, RunRow):
-                return Run(self, found.run_id, found.name, _type_of(wanted))
-            return await self._begin(wanted, found)
+        [run] = await self.spawn_many([wanted])
+        return run
 
-    async def _begin(self, wanted: SpawnRequest, run_id: str) -> Run[Any]:
-        birth = await self._birth(wanted, run_id)
-        await self.hall.begin(birth)
-        return Run(self, run_id, birth.program.blueprint.name, _type_of(wanted))
-
-    async def spawn_many(self, requests: Iterable[SpawnRequest]) -> list[Run[Any]]:
+    async def spawn_many(self, requests: Iterable[SpawnRequest[T]]) -> list[Run[T]]:
         """Start runs, all or none, and return their handles in the same order; one transaction journals them all.
 
         Args:
-            requests: The runs. Those with a key that has a run already get that run.
+            requests: The runs. Those with a key that has a run already get that run; where no process hosts it any
+                more, it goes on here.
 
         Raises:
             BlueprintInvalid: One cannot be loaded.
             SpawnRefused, NotBuiltYet: One cannot run, or two have the same key; nothing was journaled.
             JournalFailed: The journal cannot be written.
         """
-        wanted = list(requests)
-        keys = [each.key for each in wanted if each.key is not None]
+
+        async def begin(fresh: Mapping[str, SpawnRequest[T]]) -> Sequence[str]:
+            births = [await self._birth(wanted, run_id) for run_id, wanted in fresh.items()]
+            await self.hall.begin([Announced(birth) for birth in births])
+            return [birth.program.blueprint.name for birth in births]
+
+        return await self._spawned(list(requests), begin)
+
+    async def spawn_children(
+        self,
+        parent: str,
+        requests: Sequence[SpawnRequest[T]],
+        *,
+        detached: bool = False,
+        max_child_depth: int | None = None,
+    ) -> list[Run[T]]:
+        """Start children of the run *parent*, all or none; see `Run.spawn` and `Run.spawn_many`."""
+
+        async def begin(fresh: Mapping[str, SpawnRequest[T]]) -> Sequence[str]:
+            wanted = {
+                run_id: child_of(each, detached=detached, most_depth=max_child_depth) for run_id, each in fresh.items()
+            }
+            return await spawn_children(self.hall, parent, wanted)
+
+        return await self._spawned(list(requests), begin)
+
+    async def _spawned(
+        self,
+        requests: Sequence[SpawnRequest[T]],
+        begin: Callable[[Mapping[str, SpawnRequest[T]]], Awaitable[Sequence[str]]],
+    ) -> list[Run[T]]:
+        """Return the runs that *requests* ask for.
+
+        Args:
+            requests: The runs. Those that there are under their keys are returned, and go on here if nobody hosts them.
+            begin: Starts the others, by the ids that they get, and returns the names of their blueprints.
+        """
+        keys = [each.key for each in requests if each.key is not None]
         if len(set(keys)) < len(keys):
             raise SpawnRefused("two of the runs to spawn have the same key; give each a key of its own")
-        runs: list[Run[Any]] = []
-        births: list[Birth] = []
+        runs: dict[str, str] = {}
+        fresh: dict[str, SpawnRequest[T]] = {}
         async with AsyncExitStack() as held:
-            for each in wanted:
-                fresh = self._clock.new_id()
-                found: RunRow | str = fresh
+            for each in requests:
+                fresh_id = self._clock.new_id()
+                found: RunRow | str = fresh_id
                 if each.key is not None:
-                    found = await held.enter_async_context(self.hall.keys.held(each.key, fresh))
-                if isinstance(found, str):
-                    births.append(await self._birth(each, found))
-                    found_id, name = found, births[-1].program.blueprint.name
+                    found = await held.enter_async_context(self.hall.keys.held(each.key, fresh_id))
+                if isinstance(found, RunRow):
+                    await self._taken_up(found, each)
+                    runs[found.run_id] = found.name
                 else:
-                    found_id, name = found.run_id, found.name
-                runs.append(Run(self, found_id, name, _type_of(each)))
-            await self.hall.begin_all(births)
-        return runs
+                    fresh[found] = each
+                    runs[found] = ""
+            if fresh:
+                runs.update(zip(fresh, await begin(fresh), strict=True))
+        return [
+            Run(self, run_id, name, _type_of(each)) for (run_id, name), each in zip(runs.items(), requests, strict=True)
+        ]
 
-    def _completed(self, wanted: SpawnRequest) -> SpawnRequest:
+    async def _taken_up(self, row: RunRow, wanted: SpawnRequest[Any]) -> None:
+        """Have a run go on here that there is under a key, and that no process hosts."""
+        if self.hall.home.adrift(row):
+            if isinstance(wanted.blueprint, AgenticCall):
+                self.hall.programs.enlist(wanted.blueprint.function)
+            given = self._given(wanted.tools)
+            with suppress(RunOwned):  # another process was faster
+                await resume_tree(self.hall, row, given, budget=None, blueprint=None)
+
+    def _completed(self, wanted: SpawnRequest[Any]) -> SpawnRequest[Any]:
         """Return *wanted* with what the front door knows of it besides."""
         return wanted
 
-    async def _birth(self, request: SpawnRequest, run_id: str) -> Birth:
+    async def _birth(self, request: SpawnRequest[Any], run_id: str) -> Birth:
         wanted = self._completed(request)
         program = await program_of(self.hall.programs, wanted)
         return birth_of(wanted, program, run_id, limits=self._limits, default_model=self._gear.default_model)
-
-    async def spawn_child(
-        self,
-        parent: str,
-        blueprint: str | Path | Blueprint,
-        *,
-        task: str | None = None,
-        seeds: Mapping[str, SeedValue] | None = None,
-        tools: Sequence[GivenTool] = (),
-        detached: bool = False,
-        max_child_depth: int | None = None,
-        output_format: str | None = None,
-        output_instructions: str | None = None,
-    ) -> Run:
-        """Start a child of the run *parent*; see `Run.spawn`."""
-        wanted = ChildRequest(
-            blueprint,
-            task,
-            dict(seeds or {}),
-            detached=detached,
-            most_depth=max_child_depth,
-            output_format=output_format,
-            output_instructions=output_instructions,
-            tools=[as_tool(tool) for tool in tools],
-        )
-        run_id = await self.hall.spawn_child(parent, wanted)
-        return self.get(run_id)
 
     def get(self, run_id: str) -> Run:
         """Return the run whose id is, or begins with, *run_id*.
@@ -697,7 +713,7 @@ def _unix(at: float | datetime) -> float:
     return at.timestamp()
 
 
-def _type_of(wanted: SpawnRequest) -> Any:
+def _type_of(wanted: SpawnRequest[Any]) -> Any:
     """Return the type of what a run gives; `None` for text."""
     return wanted.blueprint.function.returns if isinstance(wanted.blueprint, AgenticCall) else wanted.returns
 

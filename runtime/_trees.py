@@ -92,7 +92,7 @@ class _Agent:
         afresh: A restart cancels its run and spawns another.
     """
 
-    def __init__(self, child_id: str, wanted: SpawnRequest, *, afresh: bool) -> None:
+    def __init__(self, child_id: str, wanted: SpawnRequest[Any], *, afresh: bool) -> None:
         self._id = child_id
         self._wanted = wanted
         self._afresh = afresh
@@ -181,7 +181,7 @@ class _Agent:
             return Begun(run_id, state)
 
 
-def _digest(wanted: SpawnRequest) -> str:
+def _digest(wanted: SpawnRequest[Any]) -> str:
     """Return what stands for what an agent is asked: whoever asks another thing under the same name is another."""
     blueprint = wanted.blueprint
     if isinstance(blueprint, AgenticCall):

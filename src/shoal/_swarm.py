@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import anyio
 import anyio.to_thread
@@ -189,7 +189,7 @@ class Swarm(runtime.Swarm):
             await self._close_all()
 
     @override
-    def _completed(self, wanted: SpawnRequest) -> SpawnRequest:
+    def _completed(self, wanted: SpawnRequest[Any]) -> SpawnRequest[Any]:
         """Where a span of yours is current, the run joins its trace."""
         return wanted if wanted.trace is not None else replace(wanted, trace=current_traceparent())
 
@@ -289,7 +289,7 @@ def _checked(providers: Sequence[Provider]) -> Sequence[Provider]:
     Raises:
         ConfigInvalid: It is no list of providers.
     """
-    given: object = providers
+    given = cast("object", providers)
     if hasattr(given, "stream"):
         raise ConfigInvalid(f"`providers` is {given!r} alone; give a list of it")
     if isinstance(given, str):

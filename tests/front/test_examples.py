@@ -50,6 +50,13 @@ def test_the_agent_that_crashed_goes_on_from_its_journal_and_its_siblings_go_on(
 
 
 @pytest.mark.wall_limit(60)
+def test_a_function_hands_out_tickets_and_gets_typed_answers(tmp_path: Path):
+    first, second = run("fan_out.py", tmp_path).splitlines()
+    assert first == "severe: [0, 10, 20, 30, 40]"
+    assert second.startswith("50 children for 0.0")
+
+
+@pytest.mark.wall_limit(60)
 def test_a_swarm_runs_on_trio(pages: Path):
     assert run("on_trio.py", pages).count("complete") == 2
 
