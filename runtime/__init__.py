@@ -20,7 +20,6 @@ from shoal.runtime._mcp import McpServer
 from shoal.runtime._orders import GivenTool, SpawnRequest
 from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._pools import Pool, Pools, PoolStatistics
-from shoal.runtime._program import Program, recorded
 from shoal.runtime._secrets import LEAST_SECRET_CHARS, STRUCK, Secrets
 from shoal.runtime._started import Started
 from shoal.runtime._statistics import LaneStatistics, SwarmStatistics, said_of, statistics_from
@@ -29,6 +28,7 @@ from shoal.runtime._trees import agent
 from shoal.runtime.context import Components, ContextComponent, PartStored, Surroundings
 from shoal.runtime.events import BudgetGiven, Event
 from shoal.runtime.journal import Journal, MemoryJournal, Observer, Reader, RunRow, SqliteJournal, SqliteReader
+from shoal.runtime.program import Program, recorded
 from shoal.runtime.state import RunState, fold
 from shoal.runtime.tools import (
     BUILT_IN,
