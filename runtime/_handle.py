@@ -16,10 +16,10 @@ from shoal.errors import RunCancelled, RunFailed
 from shoal.providers import TextDelta, Usage
 from shoal.runtime._accounts import account_of
 from shoal.runtime._attachment import Attachable, SeedValue
-from shoal.runtime._ledger import NO_USAGE, Ledger, plain_usage
 from shoal.runtime._orders import GivenTool, OutputT_co, SpawnRequest, typed
 from shoal.runtime.context import PartStored
 from shoal.runtime.events import BudgetGiven, Event, RunEnded, Status
+from shoal.runtime.ledger import NO_USAGE, Ledger, plain_usage
 from shoal.runtime.state import RunState
 
 if TYPE_CHECKING:

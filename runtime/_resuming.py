@@ -16,10 +16,10 @@ from shoal.runtime._change import made_of
 from shoal.runtime._control import Cancel, Resume, steer
 from shoal.runtime._hall import Hall
 from shoal.runtime._mending import BORN
-from shoal.runtime._program import Program
 from shoal.runtime._standings import open_runs
 from shoal.runtime.events import BudgetGiven
 from shoal.runtime.journal import RunRow
+from shoal.runtime.program import Program
 from shoal.runtime.tools import Tool
 
 RESTART = "restart"

@@ -31,7 +31,6 @@ from shoal.runtime._gear import Gear
 from shoal.runtime._hall import Hall
 from shoal.runtime._handle import Outcome, Run
 from shoal.runtime._host import Traced
-from shoal.runtime._ledger import Ledger
 from shoal.runtime._limits import Limits
 from shoal.runtime._mcp import McpServer
 from shoal.runtime._orders import GivenTool, SpawnRequest, budget_of
@@ -46,6 +45,7 @@ from shoal.runtime._trees import HALL
 from shoal.runtime.context import SHIPPED, Components, ContextComponent
 from shoal.runtime.events import BudgetGiven
 from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow, RunStatus
+from shoal.runtime.ledger import Ledger
 from shoal.runtime.scripts import Functions
 from shoal.runtime.state import RunState
 from shoal.runtime.tools import FolderMemory, Memory, Permissions, Tool, as_tool

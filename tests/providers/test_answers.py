@@ -138,6 +138,7 @@ BUSY = b'{"error": {"type": "overloaded_error", "message": "come back"}}'
 @pytest.mark.parametrize(
     ("encoding", "body"),
     [("gzip", gzip.compress(BUSY)), ("deflate", zlib.compress(BUSY)), ("GZIP", gzip.compress(BUSY))],
+    ids=["gzip", "deflate", "upper case"],
 )
 async def test_an_error_is_read_though_it_came_compressed(api: str, encoding: str, body: bytes):
     with pytest.raises(ProviderBusy, match="come back") as caught:
