@@ -211,7 +211,11 @@ class Run(Generic[OutputT_co]):
         Raises:
             KeyError: It has no region of that name.
         """
-        state = self._swarm.state(self.run_id).view.states[name]
+        states = self._swarm.state(self.run_id).view.states
+        if name not in states:
+            there = ", ".join(f"`{known}`" for known in states)
+            raise KeyError(f"run {self.run_id} has no region {name!r}; there is {there}")
+        state = states[name]
         return "\n\n".join(entry.text for entry in state.all_entries())
 
     @overload

@@ -536,7 +536,8 @@ class Swarm:
         Raises:
             RunNotFound: The journal holds no such run.
             RunEnded: The tree is over, or the run that was to go on with a *blueprint*.
-            SpawnRefused, NotBuiltYet: The run cannot go on with *blueprint*; nothing of the tree has moved.
+            SpawnRefused, NotBuiltYet: The run cannot go on with *blueprint*, or nobody here serves the stage that a run
+                of the tree is in; nothing of it has moved.
             DefinitionMissing: What a run of the tree is made of cannot be had.
             JournalDamaged: The run, or one above it, cannot be read at all; any other that cannot ends `error`.
             RunOwned: Another process hosts it.
