@@ -20,7 +20,6 @@ from shoal.runtime._live import Live
 from shoal.runtime._output import submit
 from shoal.runtime._parts import bring_in, kept, looked_at
 from shoal.runtime._people import approved, ask_person
-from shoal.runtime._program import loadable
 from shoal.runtime._scripting import heard, vetted
 from shoal.runtime._side import order_summaries, wait_for_summaries, write
 from shoal.runtime._tracking import (
@@ -50,6 +49,7 @@ from shoal.runtime.context import (
     pointer,
 )
 from shoal.runtime.events import ToolCallCompleted, ToolCallStarted
+from shoal.runtime.program import loadable
 from shoal.runtime.state import Turn
 from shoal.runtime.tools import (
     AGENTS,

@@ -19,7 +19,6 @@ from shoal.runtime._differences import differences
 from shoal.runtime._host import Host, Serving
 from shoal.runtime._live import Live
 from shoal.runtime._own_scripts import check_tools, own_scripts
-from shoal.runtime._program import Program
 from shoal.runtime._scripting import frees
 from shoal.runtime._seeds import Resolved, Sources, check_callers, look_up_all, resolve_seeds
 from shoal.runtime._sources import Moment, sources
@@ -34,6 +33,7 @@ from shoal.runtime.events import (
     RunSpawned,
 )
 from shoal.runtime.journal import Reader
+from shoal.runtime.program import Program
 from shoal.runtime.scripts import Script
 from shoal.runtime.state import RunState
 

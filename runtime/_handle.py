@@ -16,10 +16,10 @@ from shoal.errors import RunCancelled, RunFailed
 from shoal.providers import TextDelta, Usage
 from shoal.runtime._accounts import account_of
 from shoal.runtime._attachment import Attachable, SeedValue
-from shoal.runtime._ledger import NO_USAGE, Ledger, plain_usage
 from shoal.runtime._orders import GivenTool, OutputT_co, SpawnRequest, typed
 from shoal.runtime.context import PartStored
 from shoal.runtime.events import BudgetGiven, Event, RunEnded, Status
+from shoal.runtime.ledger import NO_USAGE, Ledger, plain_usage
 from shoal.runtime.state import RunState
 
 if TYPE_CHECKING:
@@ -211,7 +211,11 @@ class Run(Generic[OutputT_co]):
         Raises:
             KeyError: It has no region of that name.
         """
-        state = self._swarm.state(self.run_id).view.states[name]
+        states = self._swarm.state(self.run_id).view.states
+        if name not in states:
+            there = ", ".join(f"`{known}`" for known in states)
+            raise KeyError(f"run {self.run_id} has no region {name!r}; there is {there}")
+        state = states[name]
         return "\n\n".join(entry.text for entry in state.all_entries())
 
     @overload

@@ -30,11 +30,11 @@ from shoal.runtime._keeper import Keeper
 from shoal.runtime._keys import tree_of
 from shoal.runtime._live import Live
 from shoal.runtime._mending import UNREADABLE
-from shoal.runtime._program import Program
 from shoal.runtime._programs import Programs
 from shoal.runtime._standings import Standing, Standings, open_runs
 from shoal.runtime.events import BudgetReached, ChildEnded, Event, RunEnded, RunPaused, RunSpawned
 from shoal.runtime.journal import Journal, RunRow
+from shoal.runtime.program import Program
 from shoal.runtime.state import RunState
 
 

@@ -25,7 +25,7 @@ from shoal.providers import Text
 from shoal.runtime._attachment import Attachment
 from shoal.runtime._bundle import Bundle
 from shoal.runtime._failures import failure_text
-from shoal.runtime._program import by_any_name, shown_only
+from shoal.runtime.program import by_any_name, shown_only
 from shoal.runtime.tools import BUILT_IN, Effects, Tool, ToolContext, ToolResult
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from shoal.runtime._host import Host
 from shoal.runtime._live import Live
 from shoal.runtime._own_scripts import check_tools, own_scripts
 from shoal.runtime._parts import with_parts
-from shoal.runtime._program import Program
 from shoal.runtime._scripting import vetted, vetted_blocks
 from shoal.runtime._seeds import Resolved, check_callers, fitted, in_text, resolve_seeds
 from shoal.runtime._sources import Moment, sources
@@ -30,6 +29,7 @@ from shoal.runtime._unbuilt import refuse_unbuilt
 from shoal.runtime.context import Draft, SeedResolved, estimate, resolve, said_by
 from shoal.runtime.events import BudgetGiven, Event, FrameEntered, RestartRule, RunSpawned, ToolSource
 from shoal.runtime.journal import Journal
+from shoal.runtime.program import Program
 from shoal.runtime.scripts import Script
 from shoal.runtime.state import RunState
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar, cast, overload
 import anyio
 import anyio.to_thread
 
-from shoal.actors import DynamicSupervisor, Supervisor, running
+from shoal.actors import DynamicSupervisor, SupervisionEvent, Supervisor, running
 from shoal.blueprints import Blueprint, Lanes
 from shoal.errors import ConfigInvalid, PartMissing, RunNotFound, RunOwned, SpawnRefused
 from shoal.providers import Provider, RetryPolicy, TextDelta
@@ -31,7 +31,6 @@ from shoal.runtime._gear import Gear
 from shoal.runtime._hall import Hall
 from shoal.runtime._handle import Outcome, Run
 from shoal.runtime._host import Traced
-from shoal.runtime._ledger import Ledger
 from shoal.runtime._limits import Limits
 from shoal.runtime._mcp import McpServer
 from shoal.runtime._orders import GivenTool, SpawnRequest, budget_of
@@ -46,6 +45,7 @@ from shoal.runtime._trees import HALL
 from shoal.runtime.context import SHIPPED, Components, ContextComponent
 from shoal.runtime.events import BudgetGiven
 from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow, RunStatus
+from shoal.runtime.ledger import Ledger
 from shoal.runtime.scripts import Functions
 from shoal.runtime.state import RunState
 from shoal.runtime.tools import FolderMemory, Memory, Permissions, Tool, as_tool
@@ -160,7 +160,7 @@ class Swarm:
         # Children of trees that users start find their swarm by it: the tasks of the root run in this context.
         token = HALL.set(hall)
         try:
-            await self._stack.enter_async_context(running(root.tree, observer=hall.supervised))
+            await self._stack.enter_async_context(running(root.tree, observer=root.observe))
         finally:
             HALL.reset(token)
         self._hall, self._root = hall, root
@@ -242,17 +242,24 @@ class Swarm:
         held = None if live is None else live.state.view.states.get(region)
         return None if held is None else held.limits.budget
 
-    async def start(self, tree: Supervisor | DynamicSupervisor, *, critical: bool = True) -> Started:
+    async def start(
+        self,
+        tree: Supervisor | DynamicSupervisor,
+        *,
+        critical: bool = True,
+        observer: Callable[[SupervisionEvent], None] | None = None,
+    ) -> Started:
         """Start a tree of agents and workers beside the runs; returns when all of it is up.
 
         Args:
             tree: The tree; see `shoal.agent` for children that are runs.
             critical: Where it gives up, the swarm's block is cancelled, and leaving it raises `RestartsExhausted`.
+            observer: Called with each start, end and restart in it. It must not raise: its error ends the swarm.
 
         Raises:
             StartFailed: A child did not come up; those before it were stopped.
         """
-        return await self._rooted.started.start(tree, critical=critical)
+        return await self._rooted.started.start(tree, critical=critical, observer=observer)
 
     # --- runs
 
@@ -536,7 +543,8 @@ class Swarm:
         Raises:
             RunNotFound: The journal holds no such run.
             RunEnded: The tree is over, or the run that was to go on with a *blueprint*.
-            SpawnRefused, NotBuiltYet: The run cannot go on with *blueprint*; nothing of the tree has moved.
+            SpawnRefused, NotBuiltYet: The run cannot go on with *blueprint*, or nobody here serves the stage that a run
+                of the tree is in; nothing of it has moved.
             DefinitionMissing: What a run of the tree is made of cannot be had.
             JournalDamaged: The run, or one above it, cannot be read at all; any other that cannot ends `error`.
             RunOwned: Another process hosts it.

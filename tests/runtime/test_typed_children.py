@@ -138,6 +138,13 @@ async def test_a_run_spawns_an_agentic_function():
         assert (await child.result()).output == 42
 
 
+async def test_a_region_that_a_run_does_not_have_is_named_with_those_it_has():
+    async with swarm_of(counters()) as swarm:
+        parent = await swarm.spawn(HOLDS, task="x")
+        with pytest.raises(KeyError, match="has no region 'tasks'; there is `task`, `conversation`"):
+            parent.region("tasks")
+
+
 # --- by agentic functions
 
 
