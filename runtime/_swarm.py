@@ -16,7 +16,7 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar, cast, overload
 import anyio
 import anyio.to_thread
 
-from shoal.actors import DynamicSupervisor, Supervisor, running
+from shoal.actors import DynamicSupervisor, SupervisionEvent, Supervisor, running
 from shoal.blueprints import Blueprint, Lanes
 from shoal.errors import ConfigInvalid, PartMissing, RunNotFound, RunOwned, SpawnRefused
 from shoal.providers import Provider, RetryPolicy, TextDelta
@@ -160,7 +160,7 @@ class Swarm:
         # Children of trees that users start find their swarm by it: the tasks of the root run in this context.
         token = HALL.set(hall)
         try:
-            await self._stack.enter_async_context(running(root.tree, observer=hall.supervised))
+            await self._stack.enter_async_context(running(root.tree, observer=root.observe))
         finally:
             HALL.reset(token)
         self._hall, self._root = hall, root
@@ -242,17 +242,24 @@ class Swarm:
         held = None if live is None else live.state.view.states.get(region)
         return None if held is None else held.limits.budget
 
-    async def start(self, tree: Supervisor | DynamicSupervisor, *, critical: bool = True) -> Started:
+    async def start(
+        self,
+        tree: Supervisor | DynamicSupervisor,
+        *,
+        critical: bool = True,
+        observer: Callable[[SupervisionEvent], None] | None = None,
+    ) -> Started:
         """Start a tree of agents and workers beside the runs; returns when all of it is up.
 
         Args:
             tree: The tree; see `shoal.agent` for children that are runs.
             critical: Where it gives up, the swarm's block is cancelled, and leaving it raises `RestartsExhausted`.
+            observer: Called with each start, end and restart in it. It must not raise: its error ends the swarm.
 
         Raises:
             StartFailed: A child did not come up; those before it were stopped.
         """
-        return await self._rooted.started.start(tree, critical=critical)
+        return await self._rooted.started.start(tree, critical=critical, observer=observer)
 
     # --- runs
 

@@ -12,7 +12,7 @@ from runkit import blueprint, payloads, stage, swarm_of
 
 from shoal.actors import Backoff, ChildSpec, DynamicSupervisor, Supervisor, Worker
 from shoal.errors import RestartsExhausted, RunInterrupted
-from shoal.providers import Request
+from shoal.providers import Request, offline
 from shoal.runtime import Swarm, agent, tool
 from shoal.testing import Say, ScriptedProvider, call
 
@@ -139,6 +139,34 @@ async def test_who_waits_for_a_run_that_its_tree_starts_again_waits_on():
     async with swarm_of(provider) as swarm:
         await swarm.start(Supervisor("team", strategy="rest_for_one", children=children))
         assert (await swarm.runs()[0].result()).output == "done"
+
+
+async def test_an_observer_is_shown_what_happens_in_its_tree_and_nothing_else():
+    seen: list[str] = []
+
+    async def flaky() -> None:
+        await anyio.sleep(1)
+        raise OSError("no luck")
+
+    inner = Supervisor("inner", max_restarts=1, children=[Worker("flaky", flaky)])
+    tree = Supervisor("team", max_restarts=0, children=[inner])
+    other = Supervisor("team-b", max_restarts=0, children=[Worker("flaky", flaky)])
+    async with swarm_of(offline()) as swarm:
+        started = await swarm.start(
+            tree, critical=False, observer=lambda event: seen.append(f"{event.supervisor}/{event.child} {event.kind}")
+        )
+        await swarm.start(other, critical=False)
+        with pytest.raises(RestartsExhausted):
+            await started.wait()
+    assert [each for each in seen if each.endswith(("started", "restarting", "gave_up"))] == [
+        "/swarm/runs/team/inner/flaky started",
+        "/swarm/runs/team/inner started",
+        "/swarm/runs/team/inner/flaky restarting",
+        "/swarm/runs/team/inner/flaky started",
+        "/swarm/runs/team/inner/flaky gave_up",
+        "/swarm/runs/team/inner gave_up",
+    ]
+    assert not [each for each in seen if "/team-b" in each]
 
 
 async def test_who_waits_for_a_run_of_a_tree_that_is_stopped_is_told():
