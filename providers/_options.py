@@ -32,7 +32,31 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "top_p": (0, 1),
 }
 _MAX_STOPS = 4
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _SCHEMA_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def nearest(effort: str, taken: tuple[str, ...]) -> str:
+    """Return *effort*, or the highest level below it among *taken*; the lowest where there is none."""
+    rank = _EFFORTS.index(effort)
+    below = [level for level in taken if level in _EFFORTS and _EFFORTS.index(level) <= rank]
+    return below[-1] if below else taken[0]
+
+
+def fit_effort(options: dict[str, Any], name: str, taken: tuple[str, ...] | None) -> None:
+    """Have the level of effort in *options* be one that the model takes, as near as it can be; take out one too many.
+
+    Args:
+        options: Holds the level, under *name*.
+        name: The option.
+        taken: What the model takes; `None` where that is unknown, which leaves the level as it is.
+    """
+    if taken is None or options.get(name) not in _EFFORTS:
+        return
+    if taken:
+        options[name] = nearest(options[name], taken)
+    else:
+        del options[name]
 
 
 def checked_options(

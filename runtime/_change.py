@@ -22,7 +22,8 @@ from shoal.runtime._own_scripts import check_tools, own_scripts
 from shoal.runtime._scripting import frees
 from shoal.runtime._seeds import Resolved, Sources, check_callers, look_up_all, resolve_seeds
 from shoal.runtime._sources import Moment, sources
-from shoal.runtime._spawn import Drafting, check_serving, has_budget, sources_given, sow
+from shoal.runtime._sowing import sow
+from shoal.runtime._spawn import Drafting, check_serving, has_budget, sources_given
 from shoal.runtime._tooling import tool_context
 from shoal.runtime._unbuilt import refuse_unbuilt
 from shoal.runtime.events import (

@@ -28,6 +28,7 @@ from shoal.providers import (
     SERVERS,
     Capabilities,
     Message,
+    ModelProfile,
     ProviderState,
     Request,
     Segment,
@@ -214,6 +215,13 @@ def test_tools_are_sent_with_names_that_the_vendor_takes():
         "function": {"name": "look", "description": "Looks.", "parameters": json.loads(tool().schema)},
     }
     assert made[0]["function"]["name"].startswith("server_tool_")
+
+
+def test_effort_is_the_nearest_that_the_model_takes():
+    encoder = chat_encoder(SERVERS["openai"], "p", "m", ModelProfile("m", efforts=("low", "high")))
+    asked = request(user("x"), options={"reasoning_effort": "medium"})
+    assert json.loads(bytes(encoder.encode(asked)))["reasoning_effort"] == "low"
+    assert body(asked)["reasoning_effort"] == "medium"
 
 
 def test_a_schema_that_describes_no_object_takes_any_object():
