@@ -388,6 +388,27 @@ async def test_an_error_of_the_body_stops_the_tree_and_comes_out_as_it_is(troupe
     assert troupe.take_log() == "+a -a"
 
 
+async def test_a_group_that_the_body_raises_comes_out_as_it_is(troupe):
+    group = BaseExceptionGroup("of a task group of the body", [KeyboardInterrupt()])
+    with pytest.raises(BaseExceptionGroup) as caught:
+        async with running(Supervisor("app", children=troupe.children("a"))):
+            raise group
+    assert caught.value is group
+    assert troupe.take_log() == "+a -a"
+
+
+async def test_a_cancel_in_a_group_of_the_body_reaches_its_scope(troupe):
+    with anyio.CancelScope() as scope:
+        async with running(Supervisor("app", children=troupe.children("a"))):
+            scope.cancel()
+            try:
+                await anyio.sleep_forever()
+            except anyio.get_cancelled_exc_class() as cancelled:
+                raise BaseExceptionGroup("the body's", [cancelled]) from None
+    assert scope.cancelled_caught
+    assert troupe.take_log() == "+a -a"
+
+
 async def test_a_tree_that_gave_up_cancels_the_body_and_raises_with_the_history(troupe):
     tree = Supervisor("app", max_restarts=0, children=troupe.children("a"))
     with pytest.raises(RestartsExhausted, match="supervisor '/app' gave up: 'a'") as caught:
