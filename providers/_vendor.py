@@ -9,13 +9,14 @@ from typing import Any, Protocol, final
 from urllib.parse import quote
 
 import httpx
+import msgspec
 
 from shoal.errors import ConfigInvalid, ProviderBusy, ProviderError, ProviderUnavailable
 from shoal.providers._json import as_count, as_object
 from shoal.providers._leaders import PrefixLeaders
 from shoal.providers._profiles import reported, shipped_profile
 from shoal.providers._rates import NO_RATES, RateLimit, Rates
-from shoal.providers._refusals import HTML, Asked, body_of, refusal
+from shoal.providers._refusals import HTML, MAX_ID, Asked, body_of, refusal
 from shoal.providers._sent import Sent
 from shoal.providers._sse import Event
 from shoal.providers._transport import Answer, Transport, apart
@@ -250,8 +251,7 @@ class VendorProvider:
                     if reply.ended:
                         await answer.drain()
                         break
-        completed = reply.completed(prompt_bytes=sent.body.size)
-        yield completed
+        yield _named(reply.completed(prompt_bytes=sent.body.size))
 
     @asynccontextmanager
     async def _turn(self, sent: Sent) -> AsyncGenerator[Callable[[], None]]:
@@ -278,6 +278,14 @@ class VendorProvider:
 
     def _line(self, model: str) -> Line:
         return Line(self._transport, self._asked(model))
+
+
+def _named(completed: Completed) -> Completed:
+    """Return *completed* with the names that its vendor gave no longer than names are: they go into every span."""
+    if len(completed.model) <= MAX_ID and len(completed.request_id or "") <= MAX_ID:
+        return completed
+    request_id = completed.request_id and completed.request_id[:MAX_ID]
+    return msgspec.structs.replace(completed, model=completed.model[:MAX_ID], request_id=request_id)
 
 
 def _nothing() -> None:

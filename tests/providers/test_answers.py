@@ -175,3 +175,16 @@ async def test_what_answers_for_nothing_has_to_be_of_the_vendors_api(api: str, b
     provider = APIS[api](httpx.MockTransport(lambda _: httpx.Response(200, stream=Network(body))))
     with pytest.raises(ProviderUnavailable, match=f"is {said}; check that the base URL is right"):
         await provider.check()
+
+
+@apis
+async def test_names_that_a_vendor_gives_are_no_longer_than_names_are(api: str):
+    named = {"id": "i" * 9000, "model": "m" * 9000, "responseId": "i" * 9000, "modelVersion": "m" * 9000}
+    whole = json.dumps({**WHOLE[api], **named}).encode()
+    completed = await replied(api, whole)
+    assert completed.model == "m" * 256
+    assert completed.request_id in ("i" * 256, None)
+    assert (await replied(api, whole, x_request_id="r" * 9000)).request_id == "r" * 256
+    with pytest.raises(ProviderRefused) as caught:
+        await replied(api, b'{"request_id": "' + b"i" * 9000 + b'"}', 400)
+    assert caught.value.request_id == "i" * 256
