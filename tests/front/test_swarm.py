@@ -283,6 +283,16 @@ async def test_one_call_refuses_what_cannot_start():
         await shoal.run(ANSWERS, task="?", workdir="/nowhere", providers=[answering("42")])
 
 
+class Half:
+    """Half a provider."""
+
+    name = "half"
+    default_model = None
+
+    def __repr__(self) -> str:
+        return "<a half>"
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -294,6 +304,8 @@ async def test_one_call_refuses_what_cannot_start():
         (["gpt"], "holds 'gpt', which is no provider; make one"),
         (ScriptedProvider(), "is <ScriptedProvider .*> alone; give a list of it"),
         (3, r"`providers` is 3; give a list, such as"),
+        ([3], "holds 3, which is no provider; make one"),
+        ([Half()], "the provider <a half> has no `stream`, `count_tokens`, `profile`, `aclose`; write what"),
     ],
 )
 def test_what_is_no_list_of_providers_is_refused_with_what_to_write(given: Any, said: str):
