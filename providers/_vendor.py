@@ -34,6 +34,7 @@ from shoal.providers._wire import Wire
 SECRET_LENGTH = 8  # taking out shorter texts would destroy messages
 ASK_TIMEOUT_S = 60.0
 _MAX_PORT = 65_535
+_SCHEMES = frozenset({"api-key", "apikey", "basic", "bearer", "key", "negotiate", "token"})
 _NO_LIST = frozenset({404, 405, 501})
 
 
@@ -348,11 +349,11 @@ def checked_url(base_url: str, example: str) -> httpx.URL:
 def secrets_in(url: httpx.URL, *texts: str | None) -> tuple[str, ...]:
     """Return what no message may repeat of *texts* and of what stands in *url*, in each form in which it may come back.
 
-    Of a text of two words, such as the value of an `Authorization`, the second stands for itself, too. A user without a
-    password is a key.
+    What stands behind a scheme, as in `Bearer KEY`, stands for itself, too. A user without a password is a key.
     """
     login = [value.removeprefix("Basic ") for value in apart(url)[1].values()]
     given = [text for text in (*texts, url.password, url.username if not url.password else "", *login) if text]
-    words = [text.split()[1] for text in given if len(text.split()) == 2]
-    forms = [form for word in (*given, *words) for form in (word, json.dumps(word)[1:-1], quote(word, safe=""))]
+    words = [text.split() for text in given]
+    bare = [word[1] for word in words if len(word) == 2 and word[0].lower() in _SCHEMES]
+    forms = [form for word in (*given, *bare) for form in (word, json.dumps(word)[1:-1], quote(word, safe=""))]
     return tuple(dict.fromkeys([form for form in forms if len(form) >= SECRET_LENGTH]))
