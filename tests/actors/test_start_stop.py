@@ -126,6 +126,15 @@ async def test_a_failed_start_deep_in_a_tree_is_told_in_one_sentence_with_its_pl
     assert str(caught.value).count("mend what it raised") == 1
 
 
+async def test_a_start_that_makes_nothing_is_told_of_once():
+    def nothing() -> None: ...
+
+    with pytest.raises(StartFailed) as caught:
+        async with running(Supervisor("app", children=[ChildSpec("one", nothing)])):  # type: ignore[arg-type]
+            raise AssertionError("unreachable")
+    assert str(caught.value).startswith("'/app/one' has a `start` that returned None; give an actor class")
+
+
 async def test_a_function_that_returns_before_it_is_ready_failed_to_start():
     async def forgetful(*, task_status: anyio.abc.TaskStatus[None]) -> None: ...
 
