@@ -31,6 +31,7 @@ from shoal.runtime._gear import Gear
 from shoal.runtime._hall import Hall
 from shoal.runtime._handle import Outcome, Run
 from shoal.runtime._host import Traced
+from shoal.runtime._keys import newest_at
 from shoal.runtime._limits import Limits
 from shoal.runtime._mcp import McpServer
 from shoal.runtime._orders import GivenTool, SpawnRequest, budget_of
@@ -471,14 +472,43 @@ class Swarm:
         program = await program_of(self.hall.programs, wanted)
         return birth_of(wanted, program, run_id, limits=self._limits, default_model=self._gear.default_model)
 
-    def get(self, run_id: str) -> Run:
+    @overload
+    def get(self, run_id: str, *, returns: None = None) -> Run: ...
+
+    @overload
+    def get(self, run_id: str, *, returns: type[T]) -> Run[T]: ...
+
+    def get(self, run_id: str, *, returns: type[Any] | None = None) -> Run[Any]:
         """Return the run whose id is, or begins with, *run_id*.
+
+        Args:
+            run_id: The run.
+            returns: The type that its spawn asked for; `None` for text.
 
         Raises:
             RunNotFound: The journal holds no such run, or several.
         """
         row = self.journal.find(run_id)
-        return Run(self, row.run_id, row.name)
+        return Run(self, row.run_id, row.name, returns)
+
+    @overload
+    def run_of(self, place: str, *, returns: None = None) -> Run: ...
+
+    @overload
+    def run_of(self, place: str, *, returns: type[T]) -> Run[T]: ...
+
+    def run_of(self, place: str, *, returns: type[Any] | None = None) -> Run[Any]:
+        """Return the newest run of an agent in a tree.
+
+        Args:
+            place: The tree's name and the ids down to the agent, such as `newsroom/reporters/harbour`.
+            returns: The type that its answer has; `None` for text.
+
+        Raises:
+            RunNotFound: No agent had a run there; the message lists where some had.
+        """
+        row = newest_at(self.journal, place)
+        return Run(self, row.run_id, row.name, returns)
 
     def runs(
         self,
@@ -522,6 +552,7 @@ class Swarm:
         root = None if run_id is None else self.journal.find(run_id).root
         return account_of(self.journal, (row.run_id for row in self.journal.runs(root=root)))
 
+    @overload
     async def resume_tree(
         self,
         run_id: str,
@@ -529,6 +560,28 @@ class Swarm:
         tools: Sequence[GivenTool | AgenticFunction[..., Any]] = (),
         budget: BudgetGiven | None = None,
         blueprint: str | Path | Blueprint | None = None,
+        returns: None = None,
+    ) -> Run[Any]: ...
+
+    @overload
+    async def resume_tree(
+        self,
+        run_id: str,
+        *,
+        tools: Sequence[GivenTool | AgenticFunction[..., Any]] = (),
+        budget: BudgetGiven | None = None,
+        blueprint: str | Path | Blueprint | None = None,
+        returns: type[T],
+    ) -> Run[T]: ...
+
+    async def resume_tree(
+        self,
+        run_id: str,
+        *,
+        tools: Sequence[GivenTool | AgenticFunction[..., Any]] = (),
+        budget: BudgetGiven | None = None,
+        blueprint: str | Path | Blueprint | None = None,
+        returns: type[Any] | None = None,
     ) -> Run[Any]:
         """Take up a run of the journal that was interrupted or is paused, with everything of its tree that is not over.
 
@@ -539,6 +592,7 @@ class Swarm:
             blueprint: What the run goes on with: a name of the library, a path, or a `Blueprint`; `None` for what it is
                 made of. What it did stays as it is, and so do the other runs of its tree. A run that lives here has
                 to be paused.
+            returns: The type that the spawn of a blueprint asked for; `None` for text. A function says its own.
 
         Raises:
             RunNotFound: The journal holds no such run.
@@ -552,8 +606,8 @@ class Swarm:
         """
         row = self.journal.find(run_id)
         limits = budget_of(budget)
-        returns = await resume_tree(self.hall, row, self._given(tools), budget=limits, blueprint=blueprint)
-        return Run(self, row.run_id, row.name, returns)
+        function = await resume_tree(self.hall, row, self._given(tools), budget=limits, blueprint=blueprint)
+        return Run(self, row.run_id, row.name, returns or function)
 
     async def fork(
         self, run_id: str, *, at: int | None = None, tools: Sequence[GivenTool | AgenticFunction[..., Any]] = ()
