@@ -31,6 +31,7 @@ from shoal.runtime._gear import Gear
 from shoal.runtime._hall import Hall
 from shoal.runtime._handle import Outcome, Run
 from shoal.runtime._host import Traced
+from shoal.runtime._keys import newest_at
 from shoal.runtime._limits import Limits
 from shoal.runtime._mcp import McpServer
 from shoal.runtime._orders import GivenTool, SpawnRequest, budget_of
@@ -488,6 +489,25 @@ class Swarm:
             RunNotFound: The journal holds no such run, or several.
         """
         row = self.journal.find(run_id)
+        return Run(self, row.run_id, row.name, returns)
+
+    @overload
+    def run_of(self, place: str, *, returns: None = None) -> Run: ...
+
+    @overload
+    def run_of(self, place: str, *, returns: type[T]) -> Run[T]: ...
+
+    def run_of(self, place: str, *, returns: type[Any] | None = None) -> Run[Any]:
+        """Return the newest run of an agent in a tree.
+
+        Args:
+            place: The tree's name and the ids down to the agent, such as `newsroom/reporters/harbour`.
+            returns: The type that its answer has; `None` for text.
+
+        Raises:
+            RunNotFound: No agent had a run there; the message lists where some had.
+        """
+        row = newest_at(self.journal, place)
         return Run(self, row.run_id, row.name, returns)
 
     def runs(
