@@ -259,7 +259,8 @@ class Engine:
         """Tell that a child did not come up, and return the error for it."""
         self.tell("start_failed", record.spec.id, reason, error=True, raised=True)
         if isinstance(reason.error, StartFailed):
-            why = f"{record.path!r} did not start, since {reason.error}"
+            below = str(reason.error)
+            why = below if below.startswith(f"{record.path!r} ") else f"{record.path!r} did not start, since {below}"
         else:
             at = f" {place}" if (place := reason.place()) else ""
             why = f"{record.path!r} did not start ({reason}{at}); mend what it raised, which `__cause__` holds"

@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import TypeVar, final
+from typing import TypeVar, cast, final
 
 import anyio
 
@@ -64,6 +64,11 @@ async def running(
                         yield tree
                     except (Exception, KeyboardInterrupt, SystemExit) as exc:  # noqa: BLE001 - raised again below,
                         error = exc  # outside of the group that would wrap it
+                    except BaseExceptionGroup as group:
+                        # Such as Ctrl-C inside of a task group of the body. A cancel is its scope's to see first.
+                        if group.subgroup(anyio.get_cancelled_exc_class()) is not None:
+                            raise
+                        error = cast("BaseException", group)
         finally:
             top.stop()
     failure = top.failure()

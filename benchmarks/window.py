@@ -24,7 +24,6 @@ from typing import Literal
 from shoal.blueprints import Blueprint, Region, Stage
 from shoal.providers import SERVERS, Message, Request, Text, ToolCall, chat_encoder
 from shoal.runtime._bundle import Bundle
-from shoal.runtime._program import Program
 from shoal.runtime.context import (
     CONVERSATION,
     Draft,
@@ -40,6 +39,7 @@ from shoal.runtime.context import (
     names_of,
 )
 from shoal.runtime.events import NUMBERS, Event, RunSpawned, StageEntered, decode, encode
+from shoal.runtime.program import Program
 from shoal.runtime.state import RunState
 
 Kind = Literal["pinned", "temporary", "compacting", "clearable", "hashmap"]

@@ -146,6 +146,9 @@ def _lint_output(path: Path, stage: Stage, report: Report) -> None:
     if stage.output is not None and not stage.require_output:
         message = "the output has a shape that nobody must produce; write `require_output = true`"
         report.warning("output-shape-not-required", (*path, "output"), message, at="key")
+    elif stage.mode == "output" and not stage.require_output:
+        message = "the model may end without an answer; write `require_output = true` (in Python it is not implied)"
+        report.warning("output-stage-owes-nothing", (*path, "require_output"), message, at="key")
     if stage.mode == "output" and offers(stage, MODIFYING):
         message = f"an `output` stage can modify files; leave {listed(sorted(MODIFYING & set(stage_tools(stage))))} out"
         report.warning("output-stage-can-modify", (*path, "available_tools"), message)

@@ -11,7 +11,7 @@ import anyio
 
 import shoal
 from shoal.providers import ModelProfile, Request, StreamEvent, TokenCount, offline
-from shoal.runtime.events import RunRestarted, RunSpawned, ToolCallCompleted
+from shoal.runtime.events import RunRestarted, ToolCallCompleted
 
 READER = shoal.blueprints.library()["digest"] / "reader"
 
@@ -58,22 +58,15 @@ async def main(folder: str, paths: list[str]) -> None:
     tree = shoal.Supervisor("desk", strategy="one_for_one", max_restarts=3, within_s=60.0, children=readers)
     async with shoal.Swarm([CrashesOnce(paths[0])]) as swarm:
         await swarm.start(tree)
-        for run in swarm.runs():
-            outcome = await run.result()
-            print(f"{path_of(swarm, run)}: {outcome.status}")
+        for path in paths:
+            outcome = await swarm.run_of(f"desk/reads {path}").result()
+            print(f"{path}: {outcome.status}")
         print(tree.render())
 
         # The crash is an event of the run: what it had read before was not read again.
-        crashed = next(run for run in swarm.runs() if path_of(swarm, run) == paths[0])
-        for event in swarm.journal.read(crashed.run_id):
+        for event in swarm.journal.read(swarm.run_of(f"desk/reads {paths[0]}").run_id):
             if isinstance(event.payload, ToolCallCompleted | RunRestarted):
                 print(f"event {event.seq} of the run that crashed: {event.kind}")
-
-
-def path_of(swarm: shoal.Swarm, run: shoal.Run) -> str:
-    spawned = next(iter(swarm.journal.read(run.run_id))).payload
-    assert isinstance(spawned, RunSpawned)  # the first event of every run
-    return str(dict(spawned.seeds)["path"])
 
 
 if __name__ == "__main__":

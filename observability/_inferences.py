@@ -121,6 +121,8 @@ class Inferences:
             made[names.RESPONSE_ID] = payload.request_id
         if payload.simulated:
             made[names.SIMULATED] = True
+        if payload.estimated:
+            made[names.ESTIMATED] = True
         bill.attributes(made)
         if len(bill.regions) > MOST_REGIONS:
             span.events.extend(bill.table(place.now_ns))

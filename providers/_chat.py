@@ -28,7 +28,7 @@ from shoal.providers._conversation import Conversation, keep, kept
 from shoal.providers._elements import Placed, Spoken, bodies, in_array
 from shoal.providers._fronts import Fronts, sent_of
 from shoal.providers._legality import object_schema, tail_of, tool_names
-from shoal.providers._options import checked_options
+from shoal.providers._options import checked_options, fit_choice, fit_effort
 from shoal.providers._outline import NO_OUTLINE, Outline, outline, under
 from shoal.providers._schemas import is_strict
 from shoal.providers._sent import Heads, Sent
@@ -197,6 +197,8 @@ class ChatEncoder:
             markers=self._rules is OPENAI,
             provider=provider,
         )
+        fit_effort(options, "reasoning_effort", self._profile.efforts)
+        fit_choice(options, tools.names, forced=self._profile.forced_tools)
         return _json({**settings, **options})[1:]
 
     def _own_settings(self, request: Request, *, temperature: bool, stream: bool) -> dict[str, Any]:

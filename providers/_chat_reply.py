@@ -139,7 +139,7 @@ class ChatReply:
         self._timings.update(chunk.timings or {})
         for choice in (chunk.choices or [])[:1]:
             self._answered = True
-            self.ended = self.ended or choice.message is not None
+            self.ended = self.ended or (choice.message is not None and choice.delta is None)
             self.finish_reason = choice.finish_reason or self.finish_reason
             yield from self._take(choice.delta or choice.message or _Delta())
 

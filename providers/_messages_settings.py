@@ -13,6 +13,7 @@ import msgspec
 from shoal.errors import ProviderRefused
 from shoal.providers._json import as_count, as_list, as_object, as_text
 from shoal.providers._legality import tool_name
+from shoal.providers._options import nearest
 from shoal.providers._schemas import closed_schema
 from shoal.providers._values import ModelProfile, Request
 
@@ -111,13 +112,6 @@ def _set_output(settings: Settings, request: Request, profile: ModelProfile, pro
         output.pop("format", None)
     if output:
         settings["output_config"] = output
-
-
-def nearest(effort: str, taken: tuple[str, ...]) -> str:
-    """Return *effort*, or the highest level below it among *taken*; the lowest where there is none."""
-    rank = _EFFORTS.index(effort)
-    below = [level for level in taken if level in _EFFORTS and _EFFORTS.index(level) <= rank]
-    return below[-1] if below else taken[0]
 
 
 def _set_tool_choice(settings: Settings, profile: ModelProfile, names: Mapping[str, str]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from shoal.errors import ProviderRefused
 from shoal.providers._json import as_list, as_object, as_text
+from shoal.providers._legality import tool_name
 from shoal.providers._schemas import loose
 from shoal.providers._values import Request
 
@@ -32,7 +33,51 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "top_p": (0, 1),
 }
 _MAX_STOPS = 4
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _SCHEMA_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def nearest(effort: str, taken: tuple[str, ...]) -> str:
+    """Return *effort*, or the highest level below it among *taken*; the lowest where there is none."""
+    rank = _EFFORTS.index(effort)
+    below = [level for level in taken if level in _EFFORTS and _EFFORTS.index(level) <= rank]
+    return below[-1] if below else taken[0]
+
+
+def fit_effort(options: dict[str, Any], name: str, taken: tuple[str, ...] | None) -> None:
+    """Have the level of effort in *options* be one that the model takes, as near as it can be; take out one too many.
+
+    Args:
+        options: Holds the level, under *name*.
+        name: The option.
+        taken: What the model takes; `None` where that is unknown, which leaves the level as it is.
+    """
+    if taken is None or options.get(name) not in _EFFORTS:
+        return
+    if taken:
+        options[name] = nearest(options[name], taken)
+    else:
+        del options[name]
+
+
+def fit_choice(options: dict[str, Any], names: Mapping[str, str], *, forced: bool) -> None:
+    """Have a choice of tools in *options* be one that can be had, by the names under which the tools are sent.
+
+    Args:
+        options: Holds the choice; one of a tool that is not offered is taken out.
+        names: Our name of each tool, by the name that is sent.
+        forced: The model can be made to call a tool; where it cannot, the choice is its own.
+    """
+    choice = as_object(options.get("tool_choice"))
+    function = as_object(choice.get("function"))
+    if "name" in function:
+        name = tool_name(as_text(function["name"]))
+        if name not in names:
+            del options["tool_choice"]
+            return
+        options["tool_choice"] = {**choice, "function": {**function, "name": name}}
+    if not forced and (function or options.get("tool_choice") == "required"):
+        options["tool_choice"] = "auto"
 
 
 def checked_options(

@@ -22,6 +22,8 @@ from shoal.errors import (
 from shoal.providers._json import as_count, as_list, as_object, as_text
 
 MAX_QUOTED = 500
+MAX_ID = 256
+"""Characters of a name that a vendor gives: of a request, or of the model that answered."""
 HTML = "an HTML page"
 
 _OVERFLOW = frozenset({"context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded"})
@@ -178,7 +180,7 @@ def complaint_of(body: object) -> Complaint:
         next((code for code in codes if 400 <= code < 600), None),
         {name: as_count(error[name]) for name in ("n_prompt_tokens", "n_ctx") if name in error},
         next((wait for part in more if (wait := duration_s(as_text(part.get("retryDelay")))) is not None), None),
-        plain(as_text(outer.get("request_id"))) or None,
+        plain(as_text(outer.get("request_id"))[:MAX_ID]) or None,
     )
 
 
@@ -290,7 +292,8 @@ def _number(pattern: re.Pattern[str], text: str) -> int | None:
 
 def request_id(headers: Mapping[str, str]) -> str | None:
     """Return the vendor's id of the request; `None` where the answer names none."""
-    return headers.get("x-request-id") or headers.get("request-id") or headers.get("apim-request-id")
+    named = headers.get("x-request-id") or headers.get("request-id") or headers.get("apim-request-id")
+    return named and named[:MAX_ID]
 
 
 def duration_s(text: str) -> float | None:

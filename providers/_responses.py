@@ -18,6 +18,7 @@ from shoal.providers._elements import Spoken, bodies, in_array
 from shoal.providers._fronts import Fronts
 from shoal.providers._json import as_list, as_object, as_text
 from shoal.providers._legality import OPENING, object_schema, tail_of, tool_name, tool_names
+from shoal.providers._options import fit_effort
 from shoal.providers._outline import Outline, outline, under
 from shoal.providers._responses_items import API, TEXT_OPEN, Items
 from shoal.providers._schemas import is_strict
@@ -170,6 +171,9 @@ class ResponsesEncoder:
             raise ProviderRefused(why, provider=self._provider, model=request.model)
         if request.temperature is not None:
             options["temperature"] = request.temperature
+        if as_object(options.get("reasoning")):
+            options["reasoning"] = dict(options["reasoning"])
+            fit_effort(options["reasoning"], "effort", self.profile.efforts)
         self._leave_out(options, names)
         if self.server.allows and request.allowed_tools is not None and names and "tool_choice" not in options:
             options["tool_choice"] = _allowed(request.allowed_tools, names)

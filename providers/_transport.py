@@ -16,6 +16,7 @@ from typing import TypeVar, final
 
 import anyio
 import httpx
+from anyio.lowlevel import RunVar
 
 from shoal.errors import ConfigInvalid, ProviderRefused, ProviderSetup, ProviderUnavailable
 from shoal.providers._refusals import HTML, Asked
@@ -52,6 +53,19 @@ class Timeouts:
     def __post_init__(self) -> None:
         if min(self.connect_s, self.first_byte_s, self.idle_s) <= 0:
             raise ConfigInvalid(f"{self!r} leaves no time to wait; set each to more than 0 seconds")
+
+
+_running: RunVar[object] = RunVar("shoal.providers.loop")
+
+
+def _loop() -> object:
+    """Return what stands for the event loop that runs here."""
+    try:
+        return _running.get()
+    except LookupError:
+        made = object()
+        _running.set(made)
+        return made
 
 
 @final
@@ -132,6 +146,7 @@ class Transport:
         self._headers = sendable({**login, **(headers or {})})
         self._http = http
         self._client: httpx.AsyncClient | None = None
+        self._loop: object = None
 
     def __repr__(self) -> str:
         # No headers, and no user of the URL: any of them may hold a key.
@@ -162,7 +177,7 @@ class Transport:
             ProviderUnavailable: No connection, or no answer in time.
             ProviderSetup: What the environment says of proxies or certificates is of no use.
         """
-        client = self._client = self._client or self._connect(asked)
+        client = self._opened(asked)
         began_at = anyio.current_time()
         waits = _Waits(began_at + self.timeouts.first_byte_s, self.timeouts.idle_s, began_at + timeout_s)
         url = path if "://" in path else self.base_url + path
@@ -187,6 +202,13 @@ class Transport:
                 await answer.aclose()
             finally:
                 await response.aclose()
+
+    def _opened(self, asked: Asked) -> httpx.AsyncClient:
+        """Return the open client; a new one where the last one's event loop is gone, and its connections with it."""
+        loop = _loop()
+        if self._client is None or self._loop is not loop:
+            self._client, self._loop = self._connect(asked), loop
+        return self._client
 
     def _connect(self, asked: Asked) -> httpx.AsyncClient:
         try:

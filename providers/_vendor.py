@@ -9,13 +9,14 @@ from typing import Any, Protocol, final
 from urllib.parse import quote
 
 import httpx
+import msgspec
 
 from shoal.errors import ConfigInvalid, ProviderBusy, ProviderError, ProviderUnavailable
 from shoal.providers._json import as_count, as_object
 from shoal.providers._leaders import PrefixLeaders
 from shoal.providers._profiles import reported, shipped_profile
 from shoal.providers._rates import NO_RATES, RateLimit, Rates
-from shoal.providers._refusals import HTML, Asked, body_of, refusal
+from shoal.providers._refusals import HTML, MAX_ID, Asked, body_of, refusal
 from shoal.providers._sent import Sent
 from shoal.providers._sse import Event
 from shoal.providers._transport import Answer, Transport, apart
@@ -33,6 +34,7 @@ from shoal.providers._wire import Wire
 SECRET_LENGTH = 8  # taking out shorter texts would destroy messages
 ASK_TIMEOUT_S = 60.0
 _MAX_PORT = 65_535
+_SCHEMES = frozenset({"api-key", "apikey", "basic", "bearer", "key", "negotiate", "token"})
 _NO_LIST = frozenset({404, 405, 501})
 
 
@@ -250,8 +252,7 @@ class VendorProvider:
                     if reply.ended:
                         await answer.drain()
                         break
-        completed = reply.completed(prompt_bytes=sent.body.size)
-        yield completed
+        yield _named(reply.completed(prompt_bytes=sent.body.size))
 
     @asynccontextmanager
     async def _turn(self, sent: Sent) -> AsyncGenerator[Callable[[], None]]:
@@ -278,6 +279,14 @@ class VendorProvider:
 
     def _line(self, model: str) -> Line:
         return Line(self._transport, self._asked(model))
+
+
+def _named(completed: Completed) -> Completed:
+    """Return *completed* with the names that its vendor gave no longer than names are: they go into every span."""
+    if len(completed.model) <= MAX_ID and len(completed.request_id or "") <= MAX_ID:
+        return completed
+    request_id = completed.request_id and completed.request_id[:MAX_ID]
+    return msgspec.structs.replace(completed, model=completed.model[:MAX_ID], request_id=request_id)
 
 
 def _nothing() -> None:
@@ -340,11 +349,11 @@ def checked_url(base_url: str, example: str) -> httpx.URL:
 def secrets_in(url: httpx.URL, *texts: str | None) -> tuple[str, ...]:
     """Return what no message may repeat of *texts* and of what stands in *url*, in each form in which it may come back.
 
-    Of a text of two words, such as the value of an `Authorization`, the second stands for itself, too. A user without a
-    password is a key.
+    What stands behind a scheme, as in `Bearer KEY`, stands for itself, too. A user without a password is a key.
     """
     login = [value.removeprefix("Basic ") for value in apart(url)[1].values()]
     given = [text for text in (*texts, url.password, url.username if not url.password else "", *login) if text]
-    words = [text.split()[1] for text in given if len(text.split()) == 2]
-    forms = [form for word in (*given, *words) for form in (word, json.dumps(word)[1:-1], quote(word, safe=""))]
+    words = [text.split() for text in given]
+    bare = [word[1] for word in words if len(word) == 2 and word[0].lower() in _SCHEMES]
+    forms = [form for word in (*given, *bare) for form in (word, json.dumps(word)[1:-1], quote(word, safe=""))]
     return tuple(dict.fromkeys([form for form in forms if len(form) >= SECRET_LENGTH]))

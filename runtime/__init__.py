@@ -14,13 +14,11 @@ from shoal.runtime._contracts import Contract, Decision, Deliverable, PassedTo
 from shoal.runtime._function import AgenticCall, AgenticFunction, agentic
 from shoal.runtime._handle import Outcome, Run, checked
 from shoal.runtime._lanes import WIDTHS, JobFailed
-from shoal.runtime._ledger import Ledger, RegionMove, RegionRow, StageRow, Tally, TransitionRow, ledger_of, plain_usage
 from shoal.runtime._limits import Limits
 from shoal.runtime._mcp import McpServer
 from shoal.runtime._orders import GivenTool, SpawnRequest
 from shoal.runtime._people import Question, asked_below, questions_of
 from shoal.runtime._pools import Pool, Pools, PoolStatistics
-from shoal.runtime._program import Program, recorded
 from shoal.runtime._secrets import LEAST_SECRET_CHARS, STRUCK, Secrets
 from shoal.runtime._started import Started
 from shoal.runtime._statistics import LaneStatistics, SwarmStatistics, said_of, statistics_from
@@ -29,6 +27,8 @@ from shoal.runtime._trees import agent
 from shoal.runtime.context import Components, ContextComponent, PartStored, Surroundings
 from shoal.runtime.events import BudgetGiven, Event
 from shoal.runtime.journal import Journal, MemoryJournal, Observer, Reader, RunRow, SqliteJournal, SqliteReader
+from shoal.runtime.ledger import Ledger, RegionMove, RegionRow, StageRow, Tally, TransitionRow, ledger_of, plain_usage
+from shoal.runtime.program import Program, recorded
 from shoal.runtime.state import RunState, fold
 from shoal.runtime.tools import (
     BUILT_IN,

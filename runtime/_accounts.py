@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shoal.errors import DefinitionMissing
-from shoal.runtime._ledger import Ledger
-from shoal.runtime._program import recorded
 from shoal.runtime.context import LayoutChanged
 from shoal.runtime.events import Event, InferenceStarted, RunSpawned, StageEntered
 from shoal.runtime.journal import Reader
+from shoal.runtime.ledger import Ledger
+from shoal.runtime.program import recorded
 from shoal.runtime.state import RunState
 
 

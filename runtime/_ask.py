@@ -108,6 +108,7 @@ def completion(
         completed.request_id,
         completed.simulated,
         made,
+        completed.estimated,
     )
 
 

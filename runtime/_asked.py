@@ -12,7 +12,7 @@ from shoal.errors import ToolInvalid
 from shoal.providers import ToolSet
 from shoal.runtime._function import AgenticFunction, digest_of
 from shoal.runtime._orders import GivenTool
-from shoal.runtime._program import offer
+from shoal.runtime.program import offer
 from shoal.runtime.tools import BUILT_IN, Tool, as_tool
 
 T = TypeVar("T")

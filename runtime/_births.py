@@ -9,10 +9,10 @@ from shoal.runtime._function import AgenticCall
 from shoal.runtime._host import ChildRequest
 from shoal.runtime._limits import Limits
 from shoal.runtime._orders import SpawnRequest, check_call, check_child, schema_of
-from shoal.runtime._program import Program
 from shoal.runtime._programs import Programs
 from shoal.runtime._running import entered
 from shoal.runtime._spawn import Birth
+from shoal.runtime.program import Program
 from shoal.runtime.tools import as_tool
 
 

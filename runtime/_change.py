@@ -19,11 +19,11 @@ from shoal.runtime._differences import differences
 from shoal.runtime._host import Host, Serving
 from shoal.runtime._live import Live
 from shoal.runtime._own_scripts import check_tools, own_scripts
-from shoal.runtime._program import Program
 from shoal.runtime._scripting import frees
 from shoal.runtime._seeds import Resolved, Sources, check_callers, look_up_all, resolve_seeds
 from shoal.runtime._sources import Moment, sources
-from shoal.runtime._spawn import Drafting, check_serving, has_budget, sources_given, sow
+from shoal.runtime._sowing import sow
+from shoal.runtime._spawn import Drafting, check_serving, has_budget, sources_given
 from shoal.runtime._tooling import tool_context
 from shoal.runtime._unbuilt import refuse_unbuilt
 from shoal.runtime.events import (
@@ -34,6 +34,7 @@ from shoal.runtime.events import (
     RunSpawned,
 )
 from shoal.runtime.journal import Reader
+from shoal.runtime.program import Program
 from shoal.runtime.scripts import Script
 from shoal.runtime.state import RunState
 

@@ -17,7 +17,6 @@ from shoal.runtime._function import AgenticCall
 from shoal.runtime._home import Home
 from shoal.runtime._host import ChildRequest
 from shoal.runtime._live import Live
-from shoal.runtime._program import Program, shipped_names
 from shoal.runtime._programs import Programs
 from shoal.runtime._running import entered
 from shoal.runtime._seeds import callers_of
@@ -26,6 +25,7 @@ from shoal.runtime._spawn import Announced, Birth
 from shoal.runtime._transforms import Carried, as_seeds, carried
 from shoal.runtime.events import ChildSpawned, RestartRule
 from shoal.runtime.journal import Journal
+from shoal.runtime.program import Program, shipped_names
 from shoal.runtime.tools import Tool
 
 _WITHIN_S = 5.0

@@ -7,7 +7,7 @@ from dataclasses import fields
 
 from shoal.blueprints import Blueprint
 from shoal.runtime._bundle import Bundle
-from shoal.runtime._program import Program
+from shoal.runtime.program import Program
 from shoal.runtime.scripts import Script
 from shoal.runtime.state import RunState
 

@@ -8,6 +8,7 @@ from typing import final
 import msgspec
 
 from shoal.blueprints import Edge
+from shoal.errors import SpawnRefused
 from shoal.providers import Message, Text
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
@@ -19,6 +20,7 @@ from shoal.runtime.events import (
     GateForced,
     Nudged,
     RunEnded,
+    RunPaused,
     StageEntered,
     StageLeft,
     Status,
@@ -65,7 +67,12 @@ async def enter(live: Live, stage: str, serving: Serving) -> None:
 async def enter_next(live: Live, stage: str) -> None:
     """Enter *stage* under the first that can serve it."""
     made, program = live.state.made_by, live.state.program.stages[stage]
-    await enter(live, stage, live.host.serving(program.model, made.model, made.default_model)[0])
+    try:
+        serving = live.host.serving(program.model, made.model, made.default_model)[0]
+    except SpawnRefused as error:  # it was resumed where other providers are
+        live.emit(RunPaused(f"stage {stage!r} has nobody to serve it: {error}", "resume it where that provider is"))
+        return
+    await enter(live, stage, serving)
 
 
 async def say(live: Live, reason: str, text: str, *, answer: int = 0) -> None:

@@ -18,9 +18,9 @@ import msgspec
 
 from shoal.runtime._host import Host
 from shoal.runtime._paths import PathRefused, open_inside
-from shoal.runtime._program import Program
 from shoal.runtime.context import ENVIRONMENT, GIT_FLAG, MEMORY, PROJECT_CHARS, PROJECT_FILES
 from shoal.runtime.events import FactsRecorded, MemoryLoaded
+from shoal.runtime.program import Program
 from shoal.runtime.tools import MEMORY as MEMORY_TOOLS
 from shoal.runtime.tools import environment, shell_path
 

@@ -15,11 +15,11 @@ from shoal.blueprints import FanOut
 from shoal.errors import ShoalError
 from shoal.providers import Message, Text
 from shoal.runtime._agents import handed_over
-from shoal.runtime._calls import write_waiting
 from shoal.runtime._failures import failure_text, first_paragraph
 from shoal.runtime._host import ChildRequest
 from shoal.runtime._live import Live
 from shoal.runtime._people import approved
+from shoal.runtime._results import write_waiting
 from shoal.runtime.context import CONVERSATION, Draft, estimate
 from shoal.runtime.events import ItemRefused, ToolCallCompleted, ToolCallStarted
 from shoal.runtime.state import Child, Turn, heading_of

@@ -20,6 +20,7 @@ from shoal.providers import Breaker, ReasoningDelta, TextDelta
 from shoal.runtime import _threads
 from shoal.runtime._change import change
 from shoal.runtime._children import spawn_child
+from shoal.runtime._connections import Connections
 from shoal.runtime._control import Cancel, Pause, Resume, steer
 from shoal.runtime._fork import plan_fork
 from shoal.runtime._gear import Gear
@@ -27,15 +28,14 @@ from shoal.runtime._home import Home, read_back
 from shoal.runtime._host import ChildRequest, Serving
 from shoal.runtime._keys import Keys
 from shoal.runtime._lanes import WIDTHS, Job, LaneDesk
-from shoal.runtime._mcp import Connections
 from shoal.runtime._pools import Pools
-from shoal.runtime._program import Program
 from shoal.runtime._programs import Programs
 from shoal.runtime._run import Begun, RunActor
 from shoal.runtime._serving import Servants
 from shoal.runtime._spawn import Announced, Birth, Drafting, conceive, part_of
 from shoal.runtime.events import Lane
 from shoal.runtime.journal import Journal
+from shoal.runtime.program import Program
 from shoal.runtime.scripts import Sandbox
 from shoal.runtime.state import RunState
 from shoal.runtime.tools import Shell, Tool

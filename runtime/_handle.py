@@ -16,10 +16,10 @@ from shoal.errors import RunCancelled, RunFailed
 from shoal.providers import TextDelta, Usage
 from shoal.runtime._accounts import account_of
 from shoal.runtime._attachment import Attachable, SeedValue
-from shoal.runtime._ledger import NO_USAGE, Ledger, plain_usage
 from shoal.runtime._orders import GivenTool, OutputT_co, SpawnRequest, typed
 from shoal.runtime.context import PartStored
 from shoal.runtime.events import BudgetGiven, Event, RunEnded, Status
+from shoal.runtime.ledger import NO_USAGE, Ledger, plain_usage
 from shoal.runtime.state import RunState
 
 if TYPE_CHECKING:
@@ -136,19 +136,23 @@ class Run(Generic[OutputT_co]):
         """Its title; `None` while it has none."""
         return self._swarm.row(self.run_id).title
 
-    async def result(self, *, wait_paused: bool = False) -> Outcome[OutputT_co]:
+    async def result(self, *, wait_paused: bool = False, check: bool = False) -> Outcome[OutputT_co]:
         """Wait for the end of the run and return how it ended.
 
         Args:
             wait_paused: Also wait while it is paused or nobody hosts it, for code that lets it go on elsewhere.
+            check: Raise where the run did not end as it should; without, the outcome says so.
 
         Raises:
+            RunFailed, RunCancelled: It ended so, with *check*.
             RunIsPaused: It waits for somebody.
             RunInterrupted: It is not over, and no process hosts it: take it up with `Swarm.resume_tree`.
             JournalFailed: Its journal cannot be written; it stopped where it was.
             OutputInvalid: It is complete, and its answer is not of the type that its spawn asked for.
         """
         outcome = await self._swarm.result(self.run_id, wait_paused=wait_paused)
+        if check:
+            checked(outcome)
         return cast("Outcome[OutputT_co]", outcome if self._returns is None else _typed(outcome, self._returns))
 
     @overload
@@ -211,7 +215,11 @@ class Run(Generic[OutputT_co]):
         Raises:
             KeyError: It has no region of that name.
         """
-        state = self._swarm.state(self.run_id).view.states[name]
+        states = self._swarm.state(self.run_id).view.states
+        if name not in states:
+            there = ", ".join(f"`{known}`" for known in states)
+            raise KeyError(f"run {self.run_id} has no region {name!r}; there is {there}")
+        state = states[name]
         return "\n\n".join(entry.text for entry in state.all_entries())
 
     @overload

@@ -30,11 +30,11 @@ from shoal.runtime._keeper import Keeper
 from shoal.runtime._keys import tree_of
 from shoal.runtime._live import Live
 from shoal.runtime._mending import UNREADABLE
-from shoal.runtime._program import Program
 from shoal.runtime._programs import Programs
 from shoal.runtime._standings import Standing, Standings, open_runs
 from shoal.runtime.events import BudgetReached, ChildEnded, Event, RunEnded, RunPaused, RunSpawned
 from shoal.runtime.journal import Journal, RunRow
+from shoal.runtime.program import Program
 from shoal.runtime.state import RunState
 
 
@@ -317,7 +317,7 @@ def read_back(
 
 def _is_paused(run_id: str, paused: RunPaused) -> RunIsPaused:
     return RunIsPaused(
-        f"run {run_id} is paused: {paused.reason}. {paused.remedy}".strip(),
+        f"run {run_id} is paused: {paused.reason}. {paused.remedy[:1].upper()}{paused.remedy[1:]}".strip(),
         run_id=run_id,
         reason=paused.reason,
         remedy=paused.remedy,

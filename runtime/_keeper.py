@@ -20,9 +20,9 @@ from shoal.runtime._clock import Clock
 from shoal.runtime._host import Host
 from shoal.runtime._live import Live
 from shoal.runtime._memory import MANY, give_back
-from shoal.runtime._program import Program
 from shoal.runtime._standings import Standings
 from shoal.runtime.events import BudgetReached, RunPassivated
+from shoal.runtime.program import Program
 from shoal.runtime.state import RunState
 
 _LONGEST_NAP_S = 3600.0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import final
 
 import anyio
 
+from shoal.errors import RunNotFound
 from shoal.runtime._clock import Clock
 from shoal.runtime.journal import Journal, RunRow
 
@@ -59,11 +61,29 @@ class Keys:
 
 
 _AGENTS = "agent /swarm/runs/"
+_REST = re.compile(r"[0-9a-f]{12} \d{6}")
+_PLACE = re.compile(rf"{_AGENTS}(.*) {_REST.pattern}")
 
 
 def place_of(path: str, digest: str) -> str:
     """Return how the keys of the runs of an agent begin that stands at *path* and is asked what *digest* stands for."""
     return f"agent {path} {digest} "
+
+
+def newest_at(journal: Journal, place: str) -> RunRow:
+    """Return the newest run of the agent at *place*: its tree's name and the ids down to it, with slashes between.
+
+    Raises:
+        RunNotFound: There is none.
+    """
+    begins = f"{_AGENTS}{place} "
+    # An agent's id may have spaces, so that of another one may begin like this one's.
+    rows = [row for row in journal.keyed(begins) if _REST.fullmatch(str(row.key), len(begins))]
+    if not rows:
+        places = dict.fromkeys(_PLACE.sub(r"\1", str(row.key)) for row in journal.keyed(_AGENTS))
+        listed = ", ".join(f"`{each}`" for each in reversed(places)) or "none"
+        raise RunNotFound(f"no agent had a run at {place!r}; this journal has {listed}")
+    return max(rows, key=lambda row: row.spawned_at)
 
 
 def tree_of(key: str | None) -> str | None:

@@ -13,12 +13,12 @@ from shoal.blueprints import Permission
 from shoal.providers import Message
 from shoal.runtime._attachment import Prepared, named
 from shoal.runtime._host import Host, Serving
-from shoal.runtime._program import StageProgram
 from shoal.runtime._seed_files import OWN_FOLDER
 from shoal.runtime._tooling import context_of
 from shoal.runtime.context import NOTHING_SAID, Change, Draft, PartStored, Rendering, Said, ScriptCall
 from shoal.runtime.context import Plan as WritePlan
 from shoal.runtime.events import Event, LaneStarted, Payload
+from shoal.runtime.program import StageProgram
 from shoal.runtime.scripts import MARK, Script
 from shoal.runtime.state import RunState
 from shoal.runtime.tools import ToolContext

@@ -6,11 +6,10 @@ model the same ones. A call that finds its server gone is an error that the mode
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,21 +18,15 @@ from typing import TYPE_CHECKING, Any, Generic, TextIO, TypeVar, cast, final
 
 import anyio
 
-from shoal.blueprints import stage_tools
-from shoal.errors import ConfigInvalid, ConnectorFailed, DefinitionMissing, SpawnRefused
-from shoal.providers import Text
-from shoal.runtime._attachment import Attachment
-from shoal.runtime._bundle import Bundle
+from shoal.errors import ConfigInvalid, ConnectorFailed
 from shoal.runtime._failures import failure_text
-from shoal.runtime._program import by_any_name, shown_only
-from shoal.runtime.tools import BUILT_IN, Effects, Tool, ToolContext, ToolResult
+from shoal.runtime._mcp_said import called, effects_of, legal, legal_names, listed
+from shoal.runtime.tools import Effects, Tool, ToolContext, ToolResult
 
 if TYPE_CHECKING:
     import mcp
     from mcp import types
 
-_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
-_LONGEST_NAME = 64
 _SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 T = TypeVar("T")
@@ -126,7 +119,7 @@ class Connection:
 
     def may_have(self, name: str) -> bool:
         """Say whether a tool of that name could be one of its own: it begins with the server's name, or with none."""
-        return "__" not in name or name.startswith(_ILLEGAL.sub("_", f"{self.server.name}__"))
+        return "__" not in name or name.startswith(legal(f"{self.server.name}__"))
 
     async def tools(self) -> Sequence[Tool]:
         """Return its tools; the same objects as long as the connection stands.
@@ -135,7 +128,7 @@ class Connection:
             ConnectorFailed: It cannot be reached, or does not say.
         """
         if self._tools is None:
-            described = await self._do(_listed)
+            described = await self._do(listed)
             names = legal_names(self.server.name, [each.name for each in described])
             self._tools = tuple(self._tool(name, each) for name, each in zip(names, described, strict=True))
         return self._tools
@@ -165,7 +158,7 @@ class Connection:
 
     async def _call(self, name: str, args: Mapping[str, Any]) -> ToolResult:
         try:
-            return await self._do(partial(_called, name, dict(args), self.server.timeout_s))
+            return await self._do(partial(called, name, dict(args), self.server.timeout_s))
         except ConnectorFailed as exc:
             return ToolResult.error(failure_text(exc))
 
@@ -277,148 +270,9 @@ def _now(values: Mapping[str, str] | Callable[[], Mapping[str, str]]) -> dict[st
     return dict(values() if callable(values) else values)
 
 
-@final
-class Connections:
-    """The MCP servers that a swarm has, by name.
-
-    Args:
-        servers: The servers.
-
-    Raises:
-        ConfigInvalid: Two have the same name.
-    """
-
-    def __init__(self, servers: Sequence[McpServer]) -> None:
-        self._by_name = {server.name: Connection(server) for server in servers}
-        if len(self._by_name) < len(servers):
-            raise ConfigInvalid("two MCP servers have the same name; give each a name of its own")
-
-    def __iter__(self) -> Iterator[Connection]:
-        return iter(self._by_name.values())
-
-    def __len__(self) -> int:
-        return len(self._by_name)
-
-    async def tools_for(self, bundle: Bundle, given: Sequence[Tool]) -> Sequence[Tool]:
-        """Return the tools that a blueprint's stages need of servers; nobody is asked whose tools no stage names.
-
-        Args:
-            bundle: The blueprint.
-            given: The functions that the spawn brings in code.
-
-        Raises:
-            SpawnRefused: A stage names a server that is not here, or one that cannot be reached.
-        """
-        stages = bundle.blueprint.stages
-        whole = {name for stage in stages for name in stage.available_connectors}
-        missing = sorted(whole.difference(self._by_name))
-        if missing:
-            here = ", ".join(f"`{name}`" for name in self._by_name) or "none"
-            raise SpawnRefused(
-                f"{bundle.blueprint.name!r} needs the MCP server {missing[0]!r}, and this swarm has {here}; name "
-                f"it in `[mcp.{missing[0]}]` of the settings, or give it with `Swarm(mcp=[McpServer(…)])`"
-            )
-        known = {*BUILT_IN, *(tool.name for tool in given), *(file.stem for file in bundle.tools)}
-        listed = {name for stage in stages for name in stage_tools(stage)}.difference(known)
-        asked = [each for each in self if each.server.name in whole or any(map(each.may_have, listed))]
-        try:
-            offers = [await each.tools() for each in asked]
-        except ConnectorFailed as exc:
-            raise SpawnRefused(f"{bundle.blueprint.name!r} cannot begin: {exc}") from exc
-        offered = [tool for tools in offers for tool in tools]
-        named = by_any_name(offered)
-        needed = {id(named[name]) for name in listed if name in named}
-        return [tool for tool in offered if id(tool) in needed or (tool.connector and tool.connector[0] in whole)]
-
-    def recorded(self, said: Mapping[str, Any]) -> Tool:
-        """Return a tool as the journal holds it, bound to its server.
-
-        Raises:
-            DefinitionMissing: There is no such server here.
-        """
-        shown = shown_only(said)
-        assert shown.connector is not None  # the caller looked
-        server, original = shown.connector
-        connection = self._by_name.get(server)
-        if connection is None:
-            raise DefinitionMissing(
-                f"this run uses tools of the MCP server {server!r}; give it again with `Swarm(mcp=[McpServer(…)])`"
-            )
-        said_then = (shown.name, original, shown.description, shown.schema, shown.effects)
-        return connection.bound(*said_then, deferred=shown.deferred)
-
-
 def _is_gone(error: Exception) -> bool:
     """Say whether *error* means that the connection is lost, and not that the server refused something."""
     from mcp import MCPError  # noqa: PLC0415 - an extra
     from mcp.types import CONNECTION_CLOSED  # noqa: PLC0415
 
     return not isinstance(error, MCPError) or error.error.code == CONNECTION_CLOSED
-
-
-# --- what servers say
-
-
-async def _listed(client: mcp.Client) -> Sequence[types.Tool]:
-    found: list[types.Tool] = []
-    cursor: str | None = None
-    while True:
-        page = await client.list_tools(cursor=cursor)
-        found.extend(page.tools)
-        cursor = page.next_cursor
-        if not cursor:
-            return found
-
-
-async def _called(name: str, args: dict[str, Any], timeout_s: float, client: mcp.Client) -> ToolResult:
-    result = await client.call_tool(name, args, read_timeout_seconds=timeout_s)
-    said: list[str] = []
-    parts: list[Attachment] = []
-    for piece in result.content:
-        text, part = read_piece(piece)
-        said.extend([text] if text else [])
-        parts.extend([part] if part else [])
-    text = "\n".join(said)
-    if result.is_error:
-        return ToolResult.error(text or "the call failed, and the server does not say why")
-    return ToolResult(Text.of(text), parts=tuple(parts))
-
-
-def read_piece(piece: Any) -> tuple[str, Attachment | None]:
-    """Return a piece of a result as text, or as a part."""
-    match piece.type:
-        case "text":
-            return piece.text, None
-        case "image" | "audio":
-            return "", Attachment(base64.b64decode(piece.data), f"{piece.type}.{piece.mime_type.rpartition('/')[2]}")
-        case "resource_link":
-            return f"[{piece.name}]({piece.uri})", None
-        case _:
-            held = piece.resource
-            text = getattr(held, "text", None)
-            if text is not None:
-                return text, None
-            return "", Attachment(base64.b64decode(held.blob), str(held.uri).rpartition("/")[2])
-
-
-def effects_of(hints: types.ToolAnnotations | None) -> Effects:
-    """Return what a tool does to the world by the hints of its server; without any it writes, and reaches beyond."""
-    if hints is None:
-        return Effects(writes=True, network=True)
-    reads = bool(hints.read_only_hint)
-    idempotent = True if hints.idempotent_hint else None
-    return Effects(reads, not reads, hints.open_world_hint is not False, idempotent=idempotent)
-
-
-def legal_names(server: str, originals: Sequence[str]) -> Sequence[str]:
-    """Return the names under which models call a server's tools; they are legal, short enough, and each its own."""
-    taken: dict[str, None] = {}
-    for original in originals:
-        plain = _ILLEGAL.sub("_", f"{server}__{original}")[:_LONGEST_NAME]
-        name, count = plain, 1
-        while name in taken:
-            count += 1
-            tail = f"_{count}"
-            name = plain[: _LONGEST_NAME - len(tail)] + tail
-        taken[name] = None
-    return tuple(taken)

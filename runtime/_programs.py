@@ -11,14 +11,14 @@ from typing import Any, Generic, TypeVar, final
 from shoal.blueprints import Blueprint, Stage, load, refuse_unusable, resolve
 from shoal.errors import DefinitionMissing, SpawnRefused
 from shoal.runtime._bundle import Bundle, bundle_of, read_definition
+from shoal.runtime._connections import Connections
 from shoal.runtime._function import AgenticCall, AgenticFunction, find
-from shoal.runtime._mcp import Connections
-from shoal.runtime._program import Program, recorded, warn_of_schemas
 from shoal.runtime._script_tools import signature
 from shoal.runtime._seed_files import OWN_FOLDER
 from shoal.runtime.context import AGENTIC, SHIPPED, Components
 from shoal.runtime.events import RunSpawned
 from shoal.runtime.journal import Journal
+from shoal.runtime.program import Program, recorded, warn_of_schemas
 from shoal.runtime.scripts import MARK, Sandbox
 from shoal.runtime.tools import Tool
 

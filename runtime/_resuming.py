@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from shoal.blueprints import Blueprint
-from shoal.errors import JournalDamaged
+from shoal.errors import JournalDamaged, SpawnRefused
 from shoal.errors import RunEnded as RunIsOver
 from shoal.runtime._change import made_of
 from shoal.runtime._control import Cancel, Resume, steer
 from shoal.runtime._hall import Hall
 from shoal.runtime._mending import BORN
-from shoal.runtime._program import Program
 from shoal.runtime._standings import open_runs
 from shoal.runtime.events import BudgetGiven
 from shoal.runtime.journal import RunRow
+from shoal.runtime.program import Program
 from shoal.runtime.tools import Tool
 
 RESTART = "restart"
@@ -44,12 +44,18 @@ def claimed(hall: Hall, run_ids: Sequence[str]) -> Generator[None]:
         raise
 
 
-def _defined(hall: Hall, run_id: str, given: Sequence[Tool]) -> Program:
-    deque(islice(hall.journal.read(run_id), BORN), maxlen=0)  # without these there is nothing to go on from
-    made = made_of(hall.journal, run_id)
+def _defined(hall: Hall, row: RunRow, given: Sequence[Tool]) -> Program:
+    deque(islice(hall.journal.read(row.run_id), BORN), maxlen=0)  # without these there is nothing to go on from
+    made = made_of(hall.journal, row.run_id)
     program = hall.programs.defined(made.definition, given)
     hall.programs.check_functions(made, given)
     hall.programs.check_function(program)
+    stage = None if row.stage is None else program.stages.get(row.stage)
+    if stage is not None and program.function is None:
+        try:
+            hall.serving(stage.model, made.model, made.default_model)
+        except SpawnRefused as error:
+            raise SpawnRefused(f"run {row.run_id} cannot go on in stage {row.stage!r}: {error}") from error
     return program
 
 
@@ -66,6 +72,7 @@ def definitions(
 
     Raises:
         DefinitionMissing: One cannot be had, or needs a function that is not given.
+        SpawnRefused: Nobody here serves the stage that one is in.
         JournalDamaged: The run *needed*, or one above it, cannot be read.
     """
     parents = {row.run_id: row.parent for row in rows}
@@ -76,7 +83,7 @@ def definitions(
     lost: dict[str, JournalDamaged] = {}
     for row in rows:
         try:
-            programs[row.run_id] = _defined(hall, row.run_id, given)
+            programs[row.run_id] = _defined(hall, row, given)
         except JournalDamaged as damage:
             if row.run_id in above:
                 raise

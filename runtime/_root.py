@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, final
 
-from shoal.actors import ChildSpec, Supervisor, Worker
+from shoal.actors import ChildSpec, SupervisionEvent, Supervisor, Worker
 from shoal.runtime._control import serve_commands
 from shoal.runtime._hall import Hall
 from shoal.runtime._lanes import sheltered
@@ -33,11 +33,18 @@ class Root:
         tree: The root.
         side: What works beside the runs.
         started: The trees.
+        hall: The hall that they stand around.
     """
 
     tree: Supervisor
     side: Supervisor
     started: Trees
+    hall: Hall
+
+    def observe(self, event: SupervisionEvent) -> None:
+        """Take note of what a supervisor did, and show it to whoever watches its tree."""
+        self.hall.supervised(event)
+        self.started.observe(event)
 
 
 def rooted(hall: Hall, services: Mapping[str, Serve], beside: Mapping[str, Serve]) -> Root:
@@ -74,4 +81,4 @@ def rooted(hall: Hall, services: Mapping[str, Serve], beside: Mapping[str, Serve
             ChildSpec("revival", revive, restart="transient"),
         ),
     )
-    return Root(tree, side, started)
+    return Root(tree, side, started, hall)

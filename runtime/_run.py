@@ -9,7 +9,7 @@ from typing import Any, cast, final
 from shoal.actors import Actor, Ignore, Reason
 from shoal.errors import JournalDamaged, JournalFailed
 from shoal.runtime._agentic import run_function
-from shoal.runtime._calls import run_calls, write_results
+from shoal.runtime._calls import run_calls
 from shoal.runtime._edges import ask_again, end, enter_next, finish, hold, leave
 from shoal.runtime._fan_out import advance_fan_out
 from shoal.runtime._hooks import run_hook
@@ -18,6 +18,7 @@ from shoal.runtime._infer import infer, route
 from shoal.runtime._live import Late, Live
 from shoal.runtime._mending import cancel_strays, mended, own_up
 from shoal.runtime._people import ask_point, direct, expire, hear
+from shoal.runtime._results import write_results
 from shoal.runtime._side import order_title, refresh, take_up_job
 from shoal.runtime.events import RunPaused, RunRestarted, RunResumed
 from shoal.runtime.state import RunState

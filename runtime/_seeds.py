@@ -125,7 +125,8 @@ def check_callers(regions: Mapping[str, Region], blueprint: str, given: Mapping[
     for name, region in takes:
         if region.required and not str(given.get(name, "")).strip():
             said = (region.required_message or "").replace("{region}", region.name)
-            how = "a task (`--task`)" if name == "task" else f"the seed `{name}` (`--seed {name}=TEXT`)"
+            how = f"the seed `{name}` (`seeds={{{name!r}: …}}`, or `--seed {name}=TEXT`)"
+            how = "a task (`task=…`, or `--task TEXT`)" if name == "task" else how
             raise SpawnRefused(said or f"blueprint {blueprint!r} needs {how} for its region `{region.name}`")
 
 

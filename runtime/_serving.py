@@ -84,7 +84,8 @@ class Servants:
             SpawnRefused: Nobody can; the message says what was tried.
         """
         choices = (ModelChoice.of(override),) if override is not None else self._choices(settings, default)
-        found = [serving for choice in choices for serving in self._serve(choice)]
+        # Nobody stands in for what a user asks for by name.
+        found = [serving for choice in choices for serving in self._serve(choice, stand_in=override is None)]
         if not found:
             tried = ", ".join(f"{choice.provider}:{choice.model or 'its default'}" for choice in choices)
             known = ", ".join(self._by_name)
@@ -100,9 +101,9 @@ class Servants:
             return said.models or (ModelChoice(self._first.name),)
         return said.led_by(preferred, provider.default_model) or (preferred,)
 
-    def _serve(self, choice: ModelChoice) -> Sequence[Serving]:
+    def _serve(self, choice: ModelChoice, *, stand_in: bool) -> Sequence[Serving]:
         provider = self._by_name.get(choice.provider)
-        if provider is None:
+        if provider is None and stand_in:
             provider = self._stand_in
         if provider is None:
             return ()

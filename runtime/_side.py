@@ -8,78 +8,38 @@ value. Each leaves one `LaneDegraded`.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterable, Sequence
 from functools import partial
 
 from shoal.blueprints import LaneSettings
-from shoal.errors import ProviderError, SpawnRefused
-from shoal.providers import Block, Message, Purpose, Request, Segment, Text
-from shoal.runtime._ask import Standing, completion, exchanged, failed, overflow
-from shoal.runtime._budget import Worst
-from shoal.runtime._host import Serving
+from shoal.errors import SpawnRefused
+from shoal.providers import Text
+from shoal.runtime._aside import asked, wanted
+from shoal.runtime._lane_settings import settings_of
 from shoal.runtime._lanes import Job, JobFailed
 from shoal.runtime._live import Condensed, Live
-from shoal.runtime._measure import Size, measure
 from shoal.runtime._parts import with_parts
 from shoal.runtime._scripting import vetted_blocks
 from shoal.runtime._seeds import in_text, resolve_seeds
 from shoal.runtime._sources import repeatable, sources_of
+from shoal.runtime._titles import TITLE_CHARS, TITLED_CHARS, first_words, title_of
 from shoal.runtime._transforms import text_of
 from shoal.runtime.context import (
     CONVERSATION,
-    FRAMING_TOKENS,
     NOTHING_SAID,
-    OVERHEAD,
     Draft,
     Entry,
     Order,
-    Part,
     Plan,
     Said,
-    estimate,
     estimate_text,
 )
 from shoal.runtime.events import (
-    InferenceStarted,
     LaneCompleted,
     LaneDegraded,
     LaneStarted,
     RunTitled,
 )
-
-COMPACTION = LaneSettings(
-    max_tokens=2_000,
-    timeout_s=60.0,
-    retries=2,
-    temperature=0.2,
-    prompt="Summarise the material below for somebody who goes on with the work and will not see it again. Keep names, "
-    "numbers, paths, decisions and open questions. Write the summary only.",
-)
-TITLING = LaneSettings(
-    max_tokens=512,
-    timeout_s=60.0,
-    retries=1,
-    prompt="Give the task below a title of at most eight words. Write the title only, on one line.",
-)
-REFRESH = LaneSettings(timeout_s=30.0, retries=0)
-
-TITLE_CHARS = 80
-_TITLED_CHARS = 2_000
-_THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL)
-
-
-def _settings(own: LaneSettings, default: LaneSettings) -> LaneSettings:
-    """Return *own* with what it leaves out taken from *default*."""
-    return LaneSettings(
-        own.model or default.model,
-        own.max_tokens or default.max_tokens,
-        own.timeout_s or default.timeout_s,
-        default.retries if own.retries is None else own.retries,
-        default.temperature if own.temperature is None else own.temperature,
-        own.prompt or default.prompt,
-    )
-
 
 # --- ordering and waiting
 
@@ -112,8 +72,8 @@ def write(
 
 async def wait_for_summaries(live: Live, regions: Sequence[str]) -> None:
     """Return once none of *regions* has a summary under way; a lane that is down answers at once."""
-    wanted = frozenset(regions)
-    while wanted & live.state.busy_regions():
+    waited_for = frozenset(regions)
+    while waited_for & live.state.busy_regions():
         await live.next_settled()
 
 
@@ -137,15 +97,14 @@ def order_title(live: Live) -> None:
 def submit_job(live: Live, job_id: int) -> None:
     """Hand the job that `LaneStarted` *job_id* ordered to its lane; a resumed run does so again."""
     started = live.state.jobs[job_id].started
-    lanes, usual = live.state.program.blueprint.lanes, live.host.lane_defaults
+    settings = settings_of(started.lane, live.state.program.blueprint.lanes, live.host.lane_defaults)
     match started.lane:
         case "compaction":
-            settings = _settings(lanes.compaction, _settings(usual.compaction, COMPACTION))
             work = _condense if started.aside else _summarise
         case "titling":
-            settings, work = _settings(lanes.titling, _settings(usual.titling, TITLING)), _title
+            work = _title
         case "refresh":
-            settings, work = _settings(lanes.refresh, _settings(usual.refresh, REFRESH)), _refreshed
+            work = _refreshed
     once = started.lane == "refresh" and not _repeatable(live, started)
     live.host.submit(
         started.lane,
@@ -194,10 +153,6 @@ def _degrade(live: Live, job_id: int, started: LaneStarted, reason: str, error: 
         live.settled()  # whoever waits is told, also where the journal cannot be
 
 
-def _wanted(live: Live, job_id: int) -> bool:
-    return not live.gone and job_id in live.state.jobs
-
-
 # --- summaries
 
 
@@ -205,13 +160,13 @@ async def _summarise(live: Live, job_id: int, started: LaneStarted, settings: La
     """Have the entries of a region summarised, and put the summary in their place."""
     settings = _on_an_edge(live, settings)
     state = live.state.view.states[started.region]
-    wanted = frozenset(started.entry_ids)
-    entries = [entry for entry in state.all_entries() if entry.entry_id in wanted]
+    chosen = frozenset(started.entry_ids)
+    entries = [entry for entry in state.all_entries() if entry.entry_id in chosen]
     if not entries:
         raise JobFailed("dropped", "the entries are gone", final=True)
     material = "\n\n".join(_shown(entry) for entry in entries)
-    text = await _asked(live, job_id, "compaction", settings, started.region, material)
-    if not _wanted(live, job_id):
+    text = await asked(live, job_id, "compaction", settings, started.region, material)
+    if not wanted(live, job_id):
         return
     if not text.strip():
         raise JobFailed("blank", "the summary is blank")
@@ -272,19 +227,19 @@ async def condensed(live: Live, region: str, text: str) -> str:
 
 async def _condense(live: Live, job_id: int, started: LaneStarted, settings: LaneSettings) -> None:
     """Have all that a region holds summarised for a child."""
-    wanted = live.condensed.get(started.region)
+    asking = live.condensed.get(started.region)
     material = text_of(live.state.view.states[started.region])
-    if wanted is None or wanted.job != job_id or Text.of(material).digest != wanted.digest:
+    if asking is None or asking.job != job_id or Text.of(material).digest != asking.digest:
         raise JobFailed("dropped", "the region changed meanwhile", final=True)
-    said = (await _asked(live, job_id, "compaction", settings, started.region, material)).strip()
-    if not _wanted(live, job_id):
+    said = (await asked(live, job_id, "compaction", settings, started.region, material)).strip()
+    if not wanted(live, job_id):
         return
     if not said:
         raise JobFailed("blank", "the summary is blank")
     saved = len(material.encode()) - len(said.encode())
     if saved <= 0:
         raise JobFailed("not_smaller", "the summary is not smaller", final=True, bytes_saved=saved)
-    wanted.text = said
+    asking.text = said
     live.emit(LaneCompleted("compaction", job_id, started.region))
     live.settled()
 
@@ -294,9 +249,9 @@ async def _condense(live: Live, job_id: int, started: LaneStarted, settings: Lan
 
 async def _title(live: Live, job_id: int, started: LaneStarted, settings: LaneSettings) -> None:
     """Have the run titled."""
-    task = str(live.state.made_by.task or "")[:_TITLED_CHARS]
-    said = await _asked(live, job_id, "titling", settings, "task", task)
-    if not _wanted(live, job_id):
+    task = str(live.state.made_by.task or "")[:TITLED_CHARS]
+    said = await asked(live, job_id, "titling", settings, "task", task)
+    if not wanted(live, job_id):
         return
     title = title_of(said)
     if title is None:
@@ -304,21 +259,6 @@ async def _title(live: Live, job_id: int, started: LaneStarted, settings: LaneSe
     live.emit(RunTitled(title, "lane"))
     live.emit(LaneCompleted("titling", job_id))
     live.settled()
-
-
-def title_of(said: str) -> str | None:
-    """Return the title that a model gave: its first line, without reasoning and quotes; `None` for no usable one."""
-    lines = [line.strip().strip("\"'`#*").strip() for line in _THINKING.sub("", said).splitlines()]
-    title = next((line for line in lines if line), "")
-    return title if title and len(title) <= TITLE_CHARS and title.isprintable() else None
-
-
-def first_words(task: str) -> str:
-    """Return the first words of *task* as a title."""
-    line = " ".join(task.split())
-    if len(line) <= TITLE_CHARS:
-        return line or "untitled"
-    return f"{line[: TITLE_CHARS - 1].rsplit(' ', 1)[0]}…"
 
 
 # --- seeds
@@ -329,19 +269,19 @@ async def _refreshed(live: Live, job_id: int, started: LaneStarted, settings: La
     region = live.state.stage.layout.regions[started.region]
     # What a tool or a command does must not be the first thing that is known of it.
     await live.durable()
-    if not _wanted(live, job_id):
+    if not wanted(live, job_id):
         return
     try:
         resolved = (await resolve_seeds([region], sources_of(live, job_id)))[0]
     except SpawnRefused as refused:
         raise JobFailed("refused", str(refused), final=True) from refused
-    if not _wanted(live, job_id):
+    if not wanted(live, job_id):
         return
     if region.kind == "checklist":
         resolved = in_text(resolved, refuses=False)
     resolved = with_parts(live, live.host.secrets.in_seed(resolved))
     blocks, keys = await vetted_blocks(live, resolved.region, resolved.blocks)
-    if not _wanted(live, job_id):
+    if not wanted(live, job_id):
         return
     changes = live.state.view.plan_refresh(resolved.region, resolved.form, blocks, resolved.notes, keys)
     if not changes and not all(block.ok for block in resolved.blocks):
@@ -349,94 +289,3 @@ async def _refreshed(live: Live, job_id: int, started: LaneStarted, settings: La
     live.change(changes)
     live.emit(LaneCompleted("refresh", job_id, started.region))
     live.settled()
-
-
-# --- asking a model
-
-
-async def _asked(live: Live, job_id: int, purpose: Purpose, settings: LaneSettings, owner: str, material: str) -> str:
-    """Ask the lane's model about *material* and return what it says.
-
-    Raises:
-        JobFailed: The request does not fit, or the provider gave no reply.
-    """
-    if not _wanted(live, job_id):
-        raise JobFailed("dropped", "nobody waits for it any more", final=True)
-    serving = _lane_serving(live, settings)
-    request = _request(live, serving, purpose, settings, owner, material)
-    parts = (
-        *(Part(b.owner, b.tokens) for b in request.system),
-        *(Part(s.owner, s.tokens, "messages") for s in request.messages),
-    )
-    size = _size(request)
-    over = await measure(live, serving, request, size, job=job_id)
-    tokens = size.corrected(live, serving)
-    if over > 0:
-        raise JobFailed("overflow", str(overflow(serving, tokens, request.max_tokens)), final=True)
-    if not _wanted(live, job_id):
-        raise JobFailed("dropped", "nobody waits for it any more", final=True)
-    async with live.host.home.purses.aside(live, Worst.of(serving, tokens, request.max_tokens)) as accounts:
-        if accounts is None:
-            raise JobFailed("budget", "the run's budget is reached", final=True)
-        started = live.emit(
-            InferenceStarted(
-                purpose,
-                serving.provider.name,
-                serving.model,
-                len(material),
-                tokens,
-                request.digest.hex(),
-                request.max_tokens,
-                job_id,
-            )
-        )
-        try:
-            completed = await exchanged(live, serving, request, purpose, started)
-        except ProviderError as error:
-            if _wanted(live, job_id):
-                live.emit(failed(purpose, started, error))
-            raise JobFailed("provider", str(error)) from error
-        payload = completion(completed, purpose, started, serving, parts, 0)
-        for account in accounts:
-            account.spend(payload)
-        if _wanted(live, job_id):
-            live.emit(payload)
-    return str(completed.reply.text)
-
-
-def _size(request: Request) -> Size:
-    """Return what a lane's request is estimated at: its material, and the prompt that says what to do with it."""
-    material = sum(segment.tokens for segment in request.messages)
-    return Size(material, sum(block.tokens for block in request.system) + FRAMING_TOKENS * len(request.messages))
-
-
-def _lane_serving(live: Live, settings: LaneSettings) -> Serving:
-    serving = live.serving()
-    if settings.model is None:
-        return serving
-    for candidate in live.host.serving(live.state.stage.model, None, live.state.made_by.default_model):
-        if candidate.provider.name == settings.model.provider:
-            model = settings.model.model or candidate.model
-            return Serving(candidate.provider, model, candidate.provider.profile(model))
-    return serving
-
-
-def _request(
-    live: Live, serving: Serving, purpose: Purpose, settings: LaneSettings, owner: str, material: str
-) -> Request:
-    prompt = Text.of(settings.prompt or "")
-    system = (Block(OVERHEAD, (prompt,), estimate_text(prompt)),) if prompt else ()
-    message = Message("user", (Text.of(material),))
-    segment = Segment(owner, (message,), max(1, estimate(message)), closed=True)
-    most = min(settings.max_tokens or serving.profile.max_output_tokens, serving.profile.max_output_tokens)
-    return Request(
-        serving.model,
-        system,
-        (segment,),
-        max_tokens=most,
-        temperature=settings.temperature if serving.profile.temperature else None,
-        purpose=purpose,
-        run_id=live.run_id,
-        situation=Standing(live),
-        timeout_s=settings.timeout_s or live.host.limits.request_timeout_s,
-    )

@@ -17,10 +17,10 @@ from shoal.providers import Text
 from shoal.runtime._attachment import Given
 from shoal.runtime._host import Host
 from shoal.runtime._live import Live
-from shoal.runtime._program import Program
 from shoal.runtime._seed_files import OWN_FOLDER
 from shoal.runtime._seeds import CallTool, RunCommand, RunScript, SeedFailed, Sources
 from shoal.runtime.events import RunSpawned
+from shoal.runtime.program import Program
 from shoal.runtime.scripts import Plain, Script, ScriptError
 from shoal.runtime.tools import (
     SHELL,

@@ -6,30 +6,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple, final
+from typing import NamedTuple, final
 
 import msgspec
 
 from shoal.blueprints import Blueprint
 from shoal.errors import ConfigInvalid, PartRefused, SpawnRefused
-from shoal.providers import Message, Text
+from shoal.providers import Text
 from shoal.runtime._attachment import Given, SeedValue, given
 from shoal.runtime._edges import enter
 from shoal.runtime._facts import Found, look_up
 from shoal.runtime._host import Host
 from shoal.runtime._live import Live
 from shoal.runtime._own_scripts import check_tools, own_scripts
-from shoal.runtime._parts import with_parts
-from shoal.runtime._program import Program
-from shoal.runtime._scripting import vetted, vetted_blocks
-from shoal.runtime._seeds import Resolved, check_callers, fitted, in_text, resolve_seeds
+from shoal.runtime._seeds import Resolved, check_callers, resolve_seeds
 from shoal.runtime._sources import Moment, sources
+from shoal.runtime._sowing import carry, sow
 from shoal.runtime._tooling import tool_context
 from shoal.runtime._transforms import Carried
 from shoal.runtime._unbuilt import refuse_unbuilt
-from shoal.runtime.context import Draft, SeedResolved, estimate, resolve, said_by
+from shoal.runtime.context import resolve
 from shoal.runtime.events import BudgetGiven, Event, FrameEntered, RestartRule, RunSpawned, ToolSource
 from shoal.runtime.journal import Journal
+from shoal.runtime.program import Program
 from shoal.runtime.scripts import Script
 from shoal.runtime.state import RunState
 
@@ -169,11 +168,36 @@ async def conceive(host: Host, birth: Birth) -> Born:
     given_by_caller = await _given(host, birth)
     caller = {name: value.shown for name, value in given_by_caller.items()}
     task = None if birth.task is None else host.secrets.strike(Text.of(birth.task))
-    given = caller if task is None else {**caller, "task": task}
-    check_callers(program.regions, program.blueprint.name, given)
+    check_callers(program.regions, program.blueprint.name, caller if task is None else {**caller, "task": task})
     check_serving(host, program, birth, birth.budgets)
+    spawned = _spawned(birth, workdir, task, caller)
+    found = await look_up(host, program, workdir)
+    scripts = dict(await own_scripts(program.blueprint, host.sandbox, host.threads))
+    await check_tools(program.tool_scripts, host.sandbox)
+    resolved = await _seeded(host, birth, spawned, given_by_caller)
+    scripts |= {seed.script.path: seed.script for seed in resolved if seed.script is not None}
+    spawned = msgspec.structs.replace(spawned, scripts=tuple((path, script.digest) for path, script in scripts.items()))
+    drafting = Drafting()
+    state = RunState(
+        birth.run_id,
+        program,
+        load=partial(part_of, drafting.parts, host.journal),
+        facts=partial(_fact, found.definitions, host.journal),
+    )
+    # Worked out on a state of its own first: what is refused here leaves no trace in the journal.
+    events = await _first_events(host, state, spawned, (*resolved, *birth.carried), drafting, scripts, found)
+    if birth.entered is not None:
+        events.append(Event(birth.run_id, state.seq + 1, host.clock.stamp(), birth.entered))
+        state.apply(events[-1])
+    definitions = {script.digest: script.source.encode() for script in scripts.values()}
+    return Born(state, tuple(events), {**definitions, **found.definitions}, drafting.parts)
+
+
+def _spawned(birth: Birth, workdir: Path, task: Text | None, caller: Mapping[str, Text]) -> RunSpawned:
+    """Return the first event of a run: how it begins, but for the scripts that it uses."""
+    program = birth.program
     limited = has_budget(program.blueprint, birth.stage, birth.budget)
-    spawned = RunSpawned(
+    return RunSpawned(
         program.blueprint.name,
         program.digest,
         task,
@@ -201,28 +225,6 @@ async def conceive(host: Host, birth: Birth) -> Born:
         budget=birth.budget,
         restarts=birth.restarts,
     )
-    entry = birth.stage or program.blueprint.entry
-    found = await look_up(host, program, workdir)
-    scripts = dict(await own_scripts(program.blueprint, host.sandbox, host.threads))
-    await check_tools(program.tool_scripts, host.sandbox)
-    seeded = await _seeded(host, birth, spawned, entry, given_by_caller)
-    resolved = tuple([host.secrets.in_seed(each) for each in seeded])
-    scripts |= {seed.script.path: seed.script for seed in resolved if seed.script is not None}
-    spawned = msgspec.structs.replace(spawned, scripts=tuple((path, script.digest) for path, script in scripts.items()))
-    drafting = Drafting()
-    state = RunState(
-        birth.run_id,
-        program,
-        load=partial(part_of, drafting.parts, host.journal),
-        facts=partial(_fact, found.definitions, host.journal),
-    )
-    # Worked out on a state of its own first: what is refused here leaves no trace in the journal.
-    events = await _first_events(host, state, spawned, entry, (*resolved, *birth.carried), drafting, scripts, found)
-    if birth.entered is not None:
-        events.append(Event(birth.run_id, state.seq + 1, host.clock.stamp(), birth.entered))
-        state.apply(events[-1])
-    definitions = {script.digest: script.source.encode() for script in scripts.values()}
-    return Born(state, tuple(events), {**definitions, **found.definitions}, drafting.parts)
 
 
 def sources_given(program: Program) -> tuple[ToolSource, ...]:
@@ -256,14 +258,18 @@ async def _given(host: Host, birth: Birth) -> Mapping[str, Given]:
     return {name: msgspec.structs.replace(value, text=strike(value.text)) for name, value in made.items()}
 
 
-async def _seeded(
-    host: Host, birth: Birth, spawned: RunSpawned, entry: str, caller: Mapping[str, Given]
-) -> tuple[Resolved, ...]:
+def _entry(spawned: RunSpawned, program: Program) -> str:
+    return spawned.stage or program.blueprint.entry
+
+
+async def _seeded(host: Host, birth: Birth, spawned: RunSpawned, caller: Mapping[str, Given]) -> tuple[Resolved, ...]:
+    """Return what the seeds of its regions give, with secrets struck out."""
     program = birth.program
     context = tool_context(host, program, spawned, birth.run_id, lambda _name: None)
-    moment = Moment(program.stages[entry].stage, 1, host.clock.unix(), 0)
+    moment = Moment(program.stages[_entry(spawned, program)].stage, 1, host.clock.unix(), 0)
     found = sources(host, program, context, spawned, moment, given=caller)
-    return await resolve_seeds(tuple(program.regions.values()), found)
+    seeded = await resolve_seeds(tuple(program.regions.values()), found)
+    return tuple([host.secrets.in_seed(each) for each in seeded])
 
 
 def has_budget(blueprint: Blueprint, stage: str | None, given: BudgetGiven | None) -> bool:
@@ -333,7 +339,6 @@ async def _first_events(
     host: Host,
     state: RunState,
     spawned: RunSpawned,
-    stage: str,
     given: tuple[Resolved | Carried, ...],
     drafting: Drafting,
     scripts: Mapping[str, Script],
@@ -344,51 +349,9 @@ async def _first_events(
     live = Live(state, host, journal=drafting, scripts=scripts)
     for fact in found.events:
         live.emit(fact)
+    stage = _entry(spawned, state.program)
     program = state.program.stages[stage]
     await enter(live, stage, host.serving(program.model, spawned.model, spawned.default_model)[0])
     for each in given:
-        await (sow(live, each) if isinstance(each, Resolved) else _carry(live, each))
+        await (sow(live, each) if isinstance(each, Resolved) else carry(live, each))
     return [first, *drafting.events]
-
-
-async def sow(live: Live, resolved: Resolved) -> None:
-    """Put what a seed gave into its region, which is empty.
-
-    Raises:
-        SpawnRefused: The caller's own word does not fit.
-    """
-    region = live.state.view.states[resolved.region]
-    caller = resolved.form == "caller"
-    if region.region.kind == "checklist":
-        _sow_items(live, in_text(resolved, refuses=caller), "framework" if caller else "seed")
-        return
-    room = region.limits.budget - region.instruction_tokens
-    held = with_parts(live, resolved)
-    blocks, keys = await vetted_blocks(live, held.region, held.blocks)
-    vetted = msgspec.structs.replace(held, blocks=blocks)
-    fitting = fitted(vetted, room, region.region, live.state.shelf, refuses=caller)
-    live.emit(SeedResolved(resolved.region, resolved.form, fitting.blocks, fitting.notes, keys))
-
-
-async def _carry(live: Live, given: Carried) -> None:
-    """Put what a child is given of a region of its parent into its own, cut to what fits."""
-    message = Message("user", (Text.of(given.text),))
-    state = live.state.view.states[given.region]
-    key = given.source if state.region.kind == "hashmap" else None
-    draft = Draft("text", message, max(1, estimate(message)), key=key, writer="seed")
-    plan = live.write(given.region, draft, said=await vetted(live, given.region, draft))
-    if plan.outcome == "refused":
-        raise SpawnRefused(
-            f"what {given.source!r} of its parent gives to region {given.region!r} is refused: {plan.why}"
-        )
-
-
-def _sow_items(live: Live, resolved: Resolved, writer: Literal["framework", "seed"]) -> None:
-    """Open an item for each line: the first ones that fit, or, of the caller's own word, all of them."""
-    blocks = tuple(block for block in resolved.blocks if block.ok)
-    seq = live.emit(SeedResolved(resolved.region, resolved.form, blocks, resolved.notes))
-    for block in blocks:
-        message = Message("user", (Text.of(said_by(block)),))
-        plan = live.write(resolved.region, Draft("text", message, block.tokens, seq, writer=writer))
-        if plan.outcome == "refused":
-            raise SpawnRefused(f"the seed of region {resolved.region!r} does not fit: {plan.why}")

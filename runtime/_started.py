@@ -8,8 +8,15 @@ from typing import final
 
 import anyio
 
-from shoal.actors import ChildSpec, DynamicSupervisor, Reason, Supervisor
+from shoal.actors import ChildSpec, DynamicSupervisor, Observer, Reason, SupervisionEvent, Supervisor
 from shoal.errors import ChildNotFound, RestartsExhausted, SupervisorStopped
+
+_RUNS = "/swarm/runs"
+"""Path of the supervisor that trees are started under."""
+
+
+def _is_within(path: str, above: str) -> bool:
+    return path == above or path.startswith(f"{above}/")
 
 
 @final
@@ -19,6 +26,7 @@ class Started:
     Args:
         tree: The tree.
         critical: Its giving up ends the swarm.
+        observer: Called with what happens in it; `None` for nobody.
         runs: The supervisor that it was started under.
         over: Called once the tree is over, with the error where it gave up.
     """
@@ -28,11 +36,13 @@ class Started:
         tree: Supervisor | DynamicSupervisor,
         *,
         critical: bool,
+        observer: Observer | None,
         runs: DynamicSupervisor,
         over: Callable[[Started, RestartsExhausted | None], None],
     ) -> None:
         self.tree = tree
         self.critical = critical
+        self._observer = observer
         self._runs = runs
         self._over = over
 
@@ -43,6 +53,11 @@ class Started:
     def healthy(self) -> bool:
         """The tree has not given up."""
         return self.tree.status != "gave_up"
+
+    def observe(self, event: SupervisionEvent) -> None:
+        """Show its observer what happened in it."""
+        if self._observer is not None and _is_within(event.supervisor, f"{_RUNS}/{self.tree.name}"):
+            self._observer(event)
 
     async def wait(self) -> Reason:
         """Wait until the tree is over.
@@ -77,6 +92,7 @@ class Trees:
 
     def __init__(self, runs: DynamicSupervisor) -> None:
         self._runs = runs
+        self._starting: list[Started] = []
         self._started: list[Started] = []
         self.gave_up: RestartsExhausted | None = None
         """What the swarm ends with: a tree that it cannot do without gave up."""
@@ -91,17 +107,28 @@ class Trees:
         """None has given up."""
         return all(each.healthy for each in self._started)
 
-    async def start(self, tree: Supervisor | DynamicSupervisor, *, critical: bool) -> Started:
+    async def start(
+        self, tree: Supervisor | DynamicSupervisor, *, critical: bool, observer: Observer | None
+    ) -> Started:
         """Start a tree; returns when all of it is up.
 
         Raises:
             StartFailed: A child did not come up; those before it were stopped.
         """
-        started = Started(tree, critical=critical, runs=self._runs, over=self._over)
-        await self._runs.start_child(ChildSpec(tree.name, tree, restart="temporary"))
+        started = Started(tree, critical=critical, observer=observer, runs=self._runs, over=self._over)
+        self._starting.append(started)
+        try:
+            await self._runs.start_child(ChildSpec(tree.name, tree, restart="temporary"))
+        finally:
+            self._starting.remove(started)
         self._started.append(started)
         await self._watch(started)
         return started
+
+    def observe(self, event: SupervisionEvent) -> None:
+        """Show the observers of the trees what happened in them."""
+        for started in (*self._starting, *self._started):
+            started.observe(event)
 
     async def bring_back(self) -> None:
         """Start again what went down because something below it was lost."""

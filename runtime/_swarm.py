@@ -16,7 +16,7 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar, cast, overload
 import anyio
 import anyio.to_thread
 
-from shoal.actors import DynamicSupervisor, Supervisor, running
+from shoal.actors import DynamicSupervisor, SupervisionEvent, Supervisor, running
 from shoal.blueprints import Blueprint, Lanes
 from shoal.errors import ConfigInvalid, PartMissing, RunNotFound, RunOwned, SpawnRefused
 from shoal.providers import Provider, RetryPolicy, TextDelta
@@ -31,7 +31,7 @@ from shoal.runtime._gear import Gear
 from shoal.runtime._hall import Hall
 from shoal.runtime._handle import Outcome, Run
 from shoal.runtime._host import Traced
-from shoal.runtime._ledger import Ledger
+from shoal.runtime._keys import newest_at
 from shoal.runtime._limits import Limits
 from shoal.runtime._mcp import McpServer
 from shoal.runtime._orders import GivenTool, SpawnRequest, budget_of
@@ -46,6 +46,7 @@ from shoal.runtime._trees import HALL
 from shoal.runtime.context import SHIPPED, Components, ContextComponent
 from shoal.runtime.events import BudgetGiven
 from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow, RunStatus
+from shoal.runtime.ledger import Ledger
 from shoal.runtime.scripts import Functions
 from shoal.runtime.state import RunState
 from shoal.runtime.tools import FolderMemory, Memory, Permissions, Tool, as_tool
@@ -160,7 +161,7 @@ class Swarm:
         # Children of trees that users start find their swarm by it: the tasks of the root run in this context.
         token = HALL.set(hall)
         try:
-            await self._stack.enter_async_context(running(root.tree, observer=hall.supervised))
+            await self._stack.enter_async_context(running(root.tree, observer=root.observe))
         finally:
             HALL.reset(token)
         self._hall, self._root = hall, root
@@ -242,17 +243,24 @@ class Swarm:
         held = None if live is None else live.state.view.states.get(region)
         return None if held is None else held.limits.budget
 
-    async def start(self, tree: Supervisor | DynamicSupervisor, *, critical: bool = True) -> Started:
+    async def start(
+        self,
+        tree: Supervisor | DynamicSupervisor,
+        *,
+        critical: bool = True,
+        observer: Callable[[SupervisionEvent], None] | None = None,
+    ) -> Started:
         """Start a tree of agents and workers beside the runs; returns when all of it is up.
 
         Args:
             tree: The tree; see `shoal.agent` for children that are runs.
             critical: Where it gives up, the swarm's block is cancelled, and leaving it raises `RestartsExhausted`.
+            observer: Called with each start, end and restart in it. It must not raise: its error ends the swarm.
 
         Raises:
             StartFailed: A child did not come up; those before it were stopped.
         """
-        return await self._rooted.started.start(tree, critical=critical)
+        return await self._rooted.started.start(tree, critical=critical, observer=observer)
 
     # --- runs
 
@@ -464,14 +472,43 @@ class Swarm:
         program = await program_of(self.hall.programs, wanted)
         return birth_of(wanted, program, run_id, limits=self._limits, default_model=self._gear.default_model)
 
-    def get(self, run_id: str) -> Run:
+    @overload
+    def get(self, run_id: str, *, returns: None = None) -> Run: ...
+
+    @overload
+    def get(self, run_id: str, *, returns: type[T]) -> Run[T]: ...
+
+    def get(self, run_id: str, *, returns: type[Any] | None = None) -> Run[Any]:
         """Return the run whose id is, or begins with, *run_id*.
+
+        Args:
+            run_id: The run.
+            returns: The type that its spawn asked for; `None` for text.
 
         Raises:
             RunNotFound: The journal holds no such run, or several.
         """
         row = self.journal.find(run_id)
-        return Run(self, row.run_id, row.name)
+        return Run(self, row.run_id, row.name, returns)
+
+    @overload
+    def run_of(self, place: str, *, returns: None = None) -> Run: ...
+
+    @overload
+    def run_of(self, place: str, *, returns: type[T]) -> Run[T]: ...
+
+    def run_of(self, place: str, *, returns: type[Any] | None = None) -> Run[Any]:
+        """Return the newest run of an agent in a tree.
+
+        Args:
+            place: The tree's name and the ids down to the agent, such as `newsroom/reporters/harbour`.
+            returns: The type that its answer has; `None` for text.
+
+        Raises:
+            RunNotFound: No agent had a run there; the message lists where some had.
+        """
+        row = newest_at(self.journal, place)
+        return Run(self, row.run_id, row.name, returns)
 
     def runs(
         self,
@@ -515,6 +552,7 @@ class Swarm:
         root = None if run_id is None else self.journal.find(run_id).root
         return account_of(self.journal, (row.run_id for row in self.journal.runs(root=root)))
 
+    @overload
     async def resume_tree(
         self,
         run_id: str,
@@ -522,6 +560,28 @@ class Swarm:
         tools: Sequence[GivenTool | AgenticFunction[..., Any]] = (),
         budget: BudgetGiven | None = None,
         blueprint: str | Path | Blueprint | None = None,
+        returns: None = None,
+    ) -> Run[Any]: ...
+
+    @overload
+    async def resume_tree(
+        self,
+        run_id: str,
+        *,
+        tools: Sequence[GivenTool | AgenticFunction[..., Any]] = (),
+        budget: BudgetGiven | None = None,
+        blueprint: str | Path | Blueprint | None = None,
+        returns: type[T],
+    ) -> Run[T]: ...
+
+    async def resume_tree(
+        self,
+        run_id: str,
+        *,
+        tools: Sequence[GivenTool | AgenticFunction[..., Any]] = (),
+        budget: BudgetGiven | None = None,
+        blueprint: str | Path | Blueprint | None = None,
+        returns: type[Any] | None = None,
     ) -> Run[Any]:
         """Take up a run of the journal that was interrupted or is paused, with everything of its tree that is not over.
 
@@ -532,11 +592,13 @@ class Swarm:
             blueprint: What the run goes on with: a name of the library, a path, or a `Blueprint`; `None` for what it is
                 made of. What it did stays as it is, and so do the other runs of its tree. A run that lives here has
                 to be paused.
+            returns: The type that the spawn of a blueprint asked for; `None` for text. A function says its own.
 
         Raises:
             RunNotFound: The journal holds no such run.
             RunEnded: The tree is over, or the run that was to go on with a *blueprint*.
-            SpawnRefused, NotBuiltYet: The run cannot go on with *blueprint*; nothing of the tree has moved.
+            SpawnRefused, NotBuiltYet: The run cannot go on with *blueprint*, or nobody here serves the stage that a run
+                of the tree is in; nothing of it has moved.
             DefinitionMissing: What a run of the tree is made of cannot be had.
             JournalDamaged: The run, or one above it, cannot be read at all; any other that cannot ends `error`.
             RunOwned: Another process hosts it.
@@ -544,8 +606,8 @@ class Swarm:
         """
         row = self.journal.find(run_id)
         limits = budget_of(budget)
-        returns = await resume_tree(self.hall, row, self._given(tools), budget=limits, blueprint=blueprint)
-        return Run(self, row.run_id, row.name, returns)
+        function = await resume_tree(self.hall, row, self._given(tools), budget=limits, blueprint=blueprint)
+        return Run(self, row.run_id, row.name, returns or function)
 
     async def fork(
         self, run_id: str, *, at: int | None = None, tools: Sequence[GivenTool | AgenticFunction[..., Any]] = ()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from shoal.runtime._host import Host
 from shoal.runtime._paths import Also
-from shoal.runtime._program import Program
 from shoal.runtime.context import where_stands
 from shoal.runtime.events import RunSpawned
+from shoal.runtime.program import Program
 from shoal.runtime.state import RunState
 from shoal.runtime.tools import ReadPaths, RunFacts, ToolContext
 

@@ -75,6 +75,7 @@ class InferenceCompleted(msgspec.Struct, frozen=True, gc=False, array_like=True)
         request_id: The vendor's id; `None` for none.
         simulated: No language model was used.
         parts: Seqs of the `PartStored` of what it made beside text, in its order.
+        estimated: The vendor counted nothing: usage, cost and attribution are an estimate.
     """
 
     purpose: Purpose
@@ -91,6 +92,7 @@ class InferenceCompleted(msgspec.Struct, frozen=True, gc=False, array_like=True)
     request_id: str | None = None
     simulated: bool = False
     parts: tuple[int, ...] = ()
+    estimated: bool = False
 
     @property
     def billed(self) -> Usage:

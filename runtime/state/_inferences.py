@@ -59,7 +59,7 @@ def on_completed(state: RunRecord, event: Event, payload: InferenceCompleted) ->
     call = state.frames.hear(event, payload)
     if call is not None:
         state.restarts = []
-        if payload.billed.input:
+        if payload.billed.input and not payload.estimated:
             _learn(state, state.frames.replies[event.seq].model, *call.asked, payload.billed.input)
     elif payload.purpose == "stage":
         assert state.visit is not None  # a stage's reply comes inside a visit
@@ -72,7 +72,7 @@ def on_completed(state: RunRecord, event: Event, payload: InferenceCompleted) ->
         state.restarts = []
         if payload.text:
             state.last_text, state.last_text_seq = payload.text, event.seq
-        if payload.billed.input:
+        if payload.billed.input and not payload.estimated:
             _learn(state, state.serving[1], *state.asked, payload.billed.input)
     elif payload.purpose == "routing":
         state.routing = payload

@@ -9,7 +9,6 @@ import msgspec
 
 from shoal.blueprints import Budget
 from shoal.errors import DefinitionMissing
-from shoal.runtime._program import Program, recorded
 from shoal.runtime.events import (
     BlueprintChanged,
     BudgetGiven,
@@ -22,6 +21,7 @@ from shoal.runtime.events import (
     RunSpawned,
     RunTitled,
 )
+from shoal.runtime.program import Program, recorded
 from shoal.runtime.state._record import RunRecord
 from shoal.runtime.state._repetition import Repeats
 from shoal.runtime.state._staging import restage

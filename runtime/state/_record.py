@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeAlias
 
 from shoal.errors import DefinitionMissing
 from shoal.providers import EMPTY, Text, Usage
-from shoal.runtime._program import Program, StageProgram
 from shoal.runtime.context import (
     Calibration,
     Epoch,
@@ -37,6 +36,7 @@ from shoal.runtime.events import (
     TimerSet,
     TransitionChosen,
 )
+from shoal.runtime.program import Program, StageProgram
 from shoal.runtime.state._frames import Frames
 from shoal.runtime.state._repetition import Repeats
 from shoal.runtime.state._visit import Child, Job, Turn, Visit

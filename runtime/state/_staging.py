@@ -11,10 +11,10 @@ import msgspec
 
 from shoal.providers import Text
 from shoal.runtime._output_spec import OutputAsked
-from shoal.runtime._program import StageProgram, loadable, loaded, with_own
 from shoal.runtime._script_tools import ToolFile, script_tool
 from shoal.runtime.context import CONVERSATION, DATE, MEMORY, stand
 from shoal.runtime.events import Event, FactsRecorded, MemoryLoaded, ScriptFailed, ToolsFound
+from shoal.runtime.program import StageProgram, loadable, loaded, with_own
 from shoal.runtime.state._record import NOTHING, RunRecord
 from shoal.runtime.state._visit import texts
 

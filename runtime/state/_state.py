@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, final
 
 from shoal.providers import Message
-from shoal.runtime._program import Program
 from shoal.runtime.context import (
     ContextCompacted,
     EntriesEvicted,
@@ -74,6 +73,7 @@ from shoal.runtime.events import (
     ToolsFound,
     TransitionChosen,
 )
+from shoal.runtime.program import Program
 from shoal.runtime.state import (
     _calls,
     _children,

@@ -12,6 +12,7 @@ from shoal.runtime.tools._agents import SPAWN as AGENT_SPAWN
 from shoal.runtime.tools._agents import WAIT as AGENT_WAIT
 from shoal.runtime.tools._environment import environment, is_credential
 from shoal.runtime.tools._files import FILE_TOOLS, read_attachment
+from shoal.runtime.tools._function import FunctionTool, as_result, as_tool, source_digest, tool
 from shoal.runtime.tools._gates import Verdict, compiled, judge, parse_json, violations
 from shoal.runtime.tools._grants import Grants
 from shoal.runtime.tools._line_gate import LineRules, judge_line, with_line
@@ -27,20 +28,7 @@ from shoal.runtime.tools._permissions import Permissions
 from shoal.runtime.tools._process import hunt, kill_lines, shell_path
 from shoal.runtime.tools._read_paths import ReadPaths, ungranted
 from shoal.runtime.tools._shell import SHELL, SHELL_TOOL, failure_of, mark_of, run_in_shell, shown
-from shoal.runtime.tools._tool import (
-    Effects,
-    FunctionTool,
-    RunFacts,
-    Shell,
-    Tool,
-    ToolContext,
-    ToolResult,
-    as_result,
-    as_tool,
-    schema_bytes,
-    source_digest,
-    tool,
-)
+from shoal.runtime.tools._tool import Effects, RunFacts, Shell, Tool, ToolContext, ToolResult, schema_bytes
 from shoal.runtime.tools._window import CONTEXT_ATTACH, FAN_OUT, LOAD_TOOLS, RUN_TOOLS, SUBMIT_OUTPUT, WINDOW_TOOLS
 from shoal.runtime.tools._writing import WRITING_TOOLS
 

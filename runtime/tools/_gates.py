@@ -20,6 +20,7 @@ Gate: TypeAlias = Literal["visibility", "schema", "permission"]
 
 _MOST_VIOLATIONS = 10
 _VIOLATION_CHARS = 300
+_MOST_CHARS = 100
 _HALF = re.compile("[\ud800-\udfff]")
 
 
@@ -67,7 +68,10 @@ def judge(
         return Verdict(None, gate="visibility", said=said)
     if tool is None:
         offered = ", ".join(f"`{other}`" for other in sorted(tools)) or "no tool"
-        return Verdict(None, gate="visibility", said=f"[unavailable] this stage has no tool {name!r}; it has {offered}")
+        asked = name if len(name) <= _MOST_CHARS else f"{name[:_MOST_CHARS]}…"
+        return Verdict(
+            None, gate="visibility", said=f"[unavailable] this stage has no tool {asked!r}; it has {offered}"
+        )
     try:
         parsed = parse_json(arguments or "{}")
     except (ValueError, RecursionError) as exc:

@@ -290,16 +290,29 @@ def _checked(providers: Sequence[Provider]) -> Sequence[Provider]:
         ConfigInvalid: It is no list of providers.
     """
     given = cast("object", providers)
-    if hasattr(given, "stream"):
+    if _missing(given) == ():
         raise ConfigInvalid(f"`providers` is {given!r} alone; give a list of it")
     if isinstance(given, str):
         given = [given]
     if not isinstance(given, Sequence):
         raise ConfigInvalid(f"`providers` is {given!r}; give a list, such as `[shoal.providers.openai(…)]`")
     for one in cast("Sequence[object]", given):
-        if not hasattr(one, "stream"):
-            made = f"`shoal.providers.{one.replace('-', '_')}(…)`" if one in MAKERS and isinstance(one, str) else "one"
+        missing = _missing(one)
+        if missing == _OF_A_PROVIDER or isinstance(one, str):
+            made = f"`shoal.providers.{str(one).replace('-', '_')}(…)`" if one in MAKERS else "one"
             raise ConfigInvalid(
                 f"`providers` holds {one!r}, which is no provider; make {made}, or set `SHOAL_PROVIDER`"
             )
+        if missing:
+            raise ConfigInvalid(
+                f"the provider {one!r} has no {', '.join(f'`{name}`' for name in missing)}; write what "
+                "`shoal.providers.Provider` asks for"
+            )
     return providers
+
+
+_OF_A_PROVIDER = ("name", "default_model", "stream", "count_tokens", "profile", "aclose")
+
+
+def _missing(given: object) -> tuple[str, ...]:
+    return tuple([name for name in _OF_A_PROVIDER if not hasattr(given, name)])

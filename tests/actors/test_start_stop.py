@@ -126,6 +126,15 @@ async def test_a_failed_start_deep_in_a_tree_is_told_in_one_sentence_with_its_pl
     assert str(caught.value).count("mend what it raised") == 1
 
 
+async def test_a_start_that_makes_nothing_is_told_of_once():
+    def nothing() -> None: ...
+
+    with pytest.raises(StartFailed) as caught:
+        async with running(Supervisor("app", children=[ChildSpec("one", nothing)])):  # type: ignore[arg-type]
+            raise AssertionError("unreachable")
+    assert str(caught.value).startswith("'/app/one' has a `start` that returned None; give an actor class")
+
+
 async def test_a_function_that_returns_before_it_is_ready_failed_to_start():
     async def forgetful(*, task_status: anyio.abc.TaskStatus[None]) -> None: ...
 
@@ -385,6 +394,27 @@ async def test_an_error_of_the_body_stops_the_tree_and_comes_out_as_it_is(troupe
         async with running(Supervisor("app", children=troupe.children("a"))):
             raise error
     assert caught.value is error
+    assert troupe.take_log() == "+a -a"
+
+
+async def test_a_group_that_the_body_raises_comes_out_as_it_is(troupe):
+    group = BaseExceptionGroup("of a task group of the body", [KeyboardInterrupt()])
+    with pytest.raises(BaseExceptionGroup) as caught:
+        async with running(Supervisor("app", children=troupe.children("a"))):
+            raise group
+    assert caught.value is group
+    assert troupe.take_log() == "+a -a"
+
+
+async def test_a_cancel_in_a_group_of_the_body_reaches_its_scope(troupe):
+    with anyio.CancelScope() as scope:
+        async with running(Supervisor("app", children=troupe.children("a"))):
+            scope.cancel()
+            try:
+                await anyio.sleep_forever()
+            except anyio.get_cancelled_exc_class() as cancelled:
+                raise BaseExceptionGroup("the body's", [cancelled]) from None
+    assert scope.cancelled_caught
     assert troupe.take_log() == "+a -a"
 
 

@@ -40,6 +40,9 @@ WARNINGS = {
         "[stages.s.tool_routing] # <-\ndefault_region = 'r'"
     ),
     "output-shape-not-required": f"[stages.s]\n{QUIET}[stages.s.output] # <-\nformat = 'json'",
+    "output-stage-owes-nothing": (
+        "[stages.s]\nmode = 'output'\nmodel = 'p:m'\nmax_iterations = 3\nrequire_output = false # <-"
+    ),
     "output-stage-can-modify": (
         "[stages.s]\nmode = 'output'\nmodel = 'p:m'\nmax_iterations = 3\navailable_tools = ['edit_file'] # <-"
     ),

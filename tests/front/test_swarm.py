@@ -16,10 +16,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import shoal
 from shoal.actors import Supervisor, Worker
 from shoal.blueprints import Blueprint, CallerSeed, Region, Stage
-from shoal.errors import ConfigInvalid, JournalFailed, RestartsExhausted, RunFailed, RunOwned, SpawnRefused
+from shoal.errors import ConfigInvalid, JournalFailed, RestartsExhausted, RunFailed, RunIsPaused, RunOwned, SpawnRefused
 from shoal.observability import Span, Telemetry, exporting
 from shoal.providers import Purpose, offline
-from shoal.runtime import MemoryJournal, SqliteJournal, SqliteReader, virtual
+from shoal.runtime import BudgetGiven, MemoryJournal, SqliteJournal, SqliteReader, virtual
 from shoal.runtime.journal import host_name
 from shoal.testing import Say, ScriptedProvider, call
 
@@ -160,6 +160,28 @@ async def test_a_telemetry_of_the_users_gets_the_spans_and_stays_open(tmp_path: 
     assert sink.flushed > 0
 
 
+async def test_one_run_may_be_asked_for_an_answer_of_a_type(tmp_path: Path):
+    outcome = await shoal.run(ANSWERS, task="?", workdir=tmp_path, providers=[answering("[1, 2]")], returns=list[int])
+    assert outcome.output == [1, 2]
+
+
+@shoal.agentic
+async def doubled(ctx: shoal.Context, number: int) -> int:
+    """Double a number."""
+    return 2 * number
+
+
+async def test_one_run_may_be_of_a_function():
+    assert (await shoal.run(doubled.bound(21), providers=[silent()])).output == 42
+
+
+async def test_one_run_has_the_limits_that_are_given(tmp_path: Path):
+    with pytest.raises(RunIsPaused, match="`max_tokens` = 1"):
+        await shoal.run(
+            ANSWERS, task="?", workdir=tmp_path, providers=[answering("42")], budget=BudgetGiven(max_tokens=1)
+        )
+
+
 async def test_telemetry_of_the_users_catches_up_with_a_run_that_began_before(tmp_path: Path):
     sink = Kept()
     async with shoal.Swarm([silent()], journal=tmp_path / "runs.db") as swarm:
@@ -283,6 +305,16 @@ async def test_one_call_refuses_what_cannot_start():
         await shoal.run(ANSWERS, task="?", workdir="/nowhere", providers=[answering("42")])
 
 
+class Half:
+    """Half a provider."""
+
+    name = "half"
+    default_model = None
+
+    def __repr__(self) -> str:
+        return "<a half>"
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -294,6 +326,8 @@ async def test_one_call_refuses_what_cannot_start():
         (["gpt"], "holds 'gpt', which is no provider; make one"),
         (ScriptedProvider(), "is <ScriptedProvider .*> alone; give a list of it"),
         (3, r"`providers` is 3; give a list, such as"),
+        ([3], "holds 3, which is no provider; make one"),
+        ([Half()], "the provider <a half> has no `stream`, `count_tokens`, `profile`, `aclose`; write what"),
     ],
 )
 def test_what_is_no_list_of_providers_is_refused_with_what_to_write(given: Any, said: str):

@@ -52,6 +52,13 @@ def test_a_request_says_what_was_asked_and_what_came_back(told: Story):
     assert chat(told).kind == "client"
 
 
+def test_a_request_that_its_server_did_not_count_says_so(told: Story):
+    told.answer(told.ask(), estimated=True)
+    assert chat(told).attributes["shoal.usage.estimated"] is True
+    told.answer(told.ask())
+    assert "shoal.usage.estimated" not in named(spans_of(told), "chat m")[1].attributes
+
+
 def test_a_request_of_unknown_price_has_no_cost_instead_of_none(told: Story):
     told.answer(told.ask(), cost=None, shares=(share("notes", cost=None),))
     told.end()

@@ -12,8 +12,18 @@ import httpx
 import pytest
 from providers_parts import request, user
 
-from shoal.errors import ProviderBusy, ProviderError, ProviderRefused, ProviderUnavailable
-from shoal.providers import Completed, RetryPolicy, VendorProvider, anthropic, compatible, exchange, google, openai
+from shoal.errors import PartialReply, ProviderBusy, ProviderError, ProviderRefused, ProviderUnavailable
+from shoal.providers import (
+    Completed,
+    Reply,
+    RetryPolicy,
+    VendorProvider,
+    anthropic,
+    compatible,
+    exchange,
+    google,
+    openai,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -91,6 +101,23 @@ async def test_a_reply_in_one_piece_is_read_whatever_its_server_calls_it(api: st
 @pytest.mark.parametrize("cut", [1, 2])
 async def test_a_stream_without_the_empty_line_at_its_end_is_whole(api: str, cut: int):
     assert str((await replied(api, events(api)[:-cut])).reply.text) == "hello"
+
+
+async def reply_of(api: str, body: bytes) -> Reply | None:
+    """Return what *body* says; `None` where it says nothing whole."""
+    try:
+        return (await replied(api, body)).reply
+    except (PartialReply, ProviderUnavailable):
+        return None
+
+
+@apis
+async def test_a_stream_that_ends_at_any_byte_is_whole_or_nothing(api: str):
+    whole = await reply_of(api, events(api))
+    read = [await reply_of(api, events(api)[:end]) for end in range(len(events(api)))]
+    assert whole is not None
+    assert [reply for reply in read if reply not in (whole, None)] == []
+    assert read.count(None) > len(read) / 2
 
 
 @apis
@@ -175,3 +202,16 @@ async def test_what_answers_for_nothing_has_to_be_of_the_vendors_api(api: str, b
     provider = APIS[api](httpx.MockTransport(lambda _: httpx.Response(200, stream=Network(body))))
     with pytest.raises(ProviderUnavailable, match=f"is {said}; check that the base URL is right"):
         await provider.check()
+
+
+@apis
+async def test_names_that_a_vendor_gives_are_no_longer_than_names_are(api: str):
+    named = {"id": "i" * 9000, "model": "m" * 9000, "responseId": "i" * 9000, "modelVersion": "m" * 9000}
+    whole = json.dumps({**WHOLE[api], **named}).encode()
+    completed = await replied(api, whole)
+    assert completed.model == "m" * 256
+    assert completed.request_id in ("i" * 256, None)
+    assert (await replied(api, whole, x_request_id="r" * 9000)).request_id == "r" * 256
+    with pytest.raises(ProviderRefused) as caught:
+        await replied(api, b'{"request_id": "' + b"i" * 9000 + b'"}', 400)
+    assert caught.value.request_id == "i" * 256

@@ -28,6 +28,7 @@ from shoal.providers import (
     SERVERS,
     Capabilities,
     Message,
+    ModelProfile,
     ProviderState,
     Request,
     Segment,
@@ -214,6 +215,36 @@ def test_tools_are_sent_with_names_that_the_vendor_takes():
         "function": {"name": "look", "description": "Looks.", "parameters": json.loads(tool().schema)},
     }
     assert made[0]["function"]["name"].startswith("server_tool_")
+
+
+@pytest.mark.parametrize(
+    ("choice", "forced", "sent"),
+    [
+        ("auto", True, "auto"),
+        ("required", True, "required"),
+        ("required", False, "auto"),
+        ({"type": "function", "function": {"name": "look"}}, True, {"type": "function", "function": {"name": "look"}}),
+        ({"type": "function", "function": {"name": "look"}}, False, "auto"),
+        ({"type": "function", "function": {"name": "gone"}}, True, None),
+    ],
+)
+def test_a_choice_of_tools_is_one_that_can_be_had(choice: object, forced: bool, sent: object):
+    encoder = chat_encoder(SERVERS["openai"], "p", "m", ModelProfile("m", forced_tools=forced))
+    asked = request(user("x"), tools=tools(tool("look")), options={"tool_choice": choice})
+    assert json.loads(bytes(encoder.encode(asked))).get("tool_choice") == sent
+
+
+def test_a_tool_that_is_chosen_goes_by_the_name_under_which_it_is_sent():
+    choice = {"type": "function", "function": {"name": "server.tool"}}
+    made = body(request(user("x"), tools=tools(tool("server.tool")), options={"tool_choice": choice}))
+    assert made["tool_choice"]["function"]["name"] == made["tools"][0]["function"]["name"] != "server.tool"
+
+
+def test_effort_is_the_nearest_that_the_model_takes():
+    encoder = chat_encoder(SERVERS["openai"], "p", "m", ModelProfile("m", efforts=("low", "high")))
+    asked = request(user("x"), options={"reasoning_effort": "medium"})
+    assert json.loads(bytes(encoder.encode(asked)))["reasoning_effort"] == "low"
+    assert body(asked)["reasoning_effort"] == "medium"
 
 
 def test_a_schema_that_describes_no_object_takes_any_object():

@@ -428,3 +428,11 @@ def test_a_secret_at_the_edge_of_what_is_quoted_is_struck_out_whole():
     with pytest.raises(ProviderUnavailable) as caught:
         fed(reply, b"x" * 195 + b"sk-secret-key")
     assert str(caught.value).count("sk-") == 0
+
+
+def test_a_chunk_with_a_message_beside_its_delta_is_not_the_end():
+    first = {"choices": [{"delta": {"content": "a"}, "message": {"content": "a"}}]}
+    reply = fresh()
+    fed(reply, json.dumps(first).encode())
+    assert not reply.ended
+    assert str(completed(first, delta("stop", content="b")).reply.text) == "ab"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from typing import Any
@@ -33,9 +34,10 @@ from shoal.providers import (
     TextDelta,
     TokenCount,
     Usage,
+    anthropic,
     exchange,
 )
-from shoal.testing import Say, ScriptedProvider, call
+from shoal.testing import Say, ScriptedProvider, call, wire
 
 pytestmark = pytest.mark.anyio
 
@@ -407,3 +409,21 @@ async def test_it_runs_on_the_loops_clock():
     await anyio.sleep(300.0)
     assert breaker.allow()
     assert repr(breaker) == "<Breaker probing, 3 failures>"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+@pytest.mark.sockets
+def test_a_provider_that_nobody_closed_serves_on_a_later_event_loop():
+    with wire.serve_in_thread(wire.Script(last="hello")) as server:
+        provider = anthropic("a-key", base_url=server.base_url)
+
+        async def asked() -> str:
+            return str((await exchange(provider, request(user("x"), model="claude-opus-4-8"))).reply.text)
+
+        async def asked_last() -> str:
+            said = await asked()
+            await provider.aclose()
+            return said
+
+        assert [anyio.run(asked), anyio.run(asked_last)] == ["hello", "hello"]
+    gc.collect()  # what the first loop left open complains here, where that is expected

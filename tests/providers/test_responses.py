@@ -204,6 +204,23 @@ def test_nothing_is_stored_and_reasoning_comes_encrypted():
     }
 
 
+@pytest.mark.parametrize(
+    ("taken", "asked", "sent"),
+    [
+        (None, "xhigh", {"effort": "xhigh"}),
+        (("low", "high"), "max", {"effort": "high"}),
+        (("low", "high"), "none", {"effort": "low"}),
+        (("low", "high"), "odd", {"effort": "odd"}),
+        ((), "low", {}),
+    ],
+)
+def test_effort_is_the_nearest_that_the_model_takes(taken: tuple[str, ...] | None, asked: str, sent: dict[str, str]):
+    profile = ModelProfile("gpt-6.1-sol", temperature=False, efforts=taken)
+    given = {"reasoning": {"effort": asked, "summary": "auto"}}
+    assert settings(profile, options=given)["reasoning"] == {"summary": "auto", **sent}
+    assert given == {"reasoning": {"effort": asked, "summary": "auto"}}
+
+
 def test_a_model_that_does_not_reason_is_asked_for_no_reasoning():
     plain = ModelProfile("gpt-4.1")
     assert "include" not in settings(plain)

@@ -330,6 +330,13 @@ async def test_of_two_headers_of_one_name_the_further_one_is_sent():
     assert seen[0].headers.get_list("user-agent") == ["my tool"]
 
 
+async def test_an_ordinary_word_of_a_header_is_not_struck_out():
+    http = httpx.MockTransport(lambda _: httpx.Response(401, json={"error": {"message": "unknown Application"}}))
+    provider = compatible("http://there/v1", http=http, headers={"x-title": "My Application"})
+    with pytest.raises(ProviderSetup, match="unknown Application"):
+        await exchange(provider, request(user("x")))
+
+
 async def test_a_redirect_is_not_followed_and_takes_no_key_elsewhere():
     seen: list[str] = []
 

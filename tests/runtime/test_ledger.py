@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from shoal.providers import Text, Usage
 from shoal.runtime import Event, Ledger, Tally, ledger_of, plain_usage
-from shoal.runtime._ledger import BEFORE_STAGES
 from shoal.runtime.context import Share
 from shoal.runtime.events import (
     InferenceCompleted,
@@ -31,6 +30,7 @@ from shoal.runtime.events import (
     ToolCallCompleted,
     TransitionChosen,
 )
+from shoal.runtime.ledger import BEFORE_STAGES
 
 
 def events(*payloads: Payload | tuple[float, Payload], run_id: str = "r") -> list[Event]:

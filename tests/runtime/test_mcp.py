@@ -19,7 +19,8 @@ from runkit import TALK, TASK, blueprint, bodies, messages, stage
 from shoal.blueprints import Blueprint
 from shoal.errors import ConfigInvalid, DefinitionMissing, SpawnRefused
 from shoal.runtime import McpServer, Permissions, SqliteJournal, Swarm
-from shoal.runtime._mcp import Connection, effects_of, legal_names, read_piece
+from shoal.runtime._mcp import Connection
+from shoal.runtime._mcp_said import effects_of, legal_names, read_piece
 from shoal.runtime.tools import Effects
 from shoal.testing import Say, ScriptedProvider, call
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pytest
 from runkit import TALK, TASK, blueprint, edge, events_of, folded, kinds, payloads, run_once, stage, swarm_of
 
 from shoal.blueprints import Nudge, Region
 from shoal.errors import ContextOverflow, ProviderUnavailable, RunIsPaused
-from shoal.providers import ModelProfile, Request, TokenCount, Usage
+from shoal.providers import ModelProfile, Request, TokenCount, Usage, compatible
 from shoal.testing import Say, ScriptedProvider, call
 
 pytestmark = pytest.mark.anyio
@@ -142,6 +143,18 @@ async def test_what_was_counted_corrects_the_estimates_of_a_resumed_run():
         run = await swarm.spawn(blueprint(stage(available_tools=())), task="x" * 2_000)
         await run.result()
         assert folded(swarm, run).calibrated("scripted-model").ratio == pytest.approx(2.0, rel=0.02)
+
+
+async def test_where_the_server_counts_nothing_no_estimate_is_corrected_by_another():
+    said = {"choices": [{"message": {"content": "done"}, "finish_reason": "stop"}]}
+    http = httpx.MockTransport(lambda _: httpx.Response(200, json=said))
+    async with swarm_of(compatible("http://there/v1", model="m", http=http)) as swarm:
+        run = await swarm.spawn(blueprint(stage(available_tools=())), task="x" * 2_000)
+        await run.result()
+        [completed] = payloads(events_of(swarm, run), "InferenceCompleted")
+        assert completed.estimated
+        assert completed.billed.input > 500
+        assert folded(swarm, run).calibrated("m").seen == 0
 
 
 async def test_what_a_local_vocabulary_counts_is_one_measurement_among_others():

@@ -8,7 +8,7 @@ from runkit import NOTES, TALK, TASK, blueprint, edge, run_once, stage
 from shoal.blueprints import Blueprint, ModelChoice, ModelSettings, Nudge, Region, Stage
 from shoal.providers import Request
 from shoal.runtime._bundle import Bundle
-from shoal.runtime._program import Program
+from shoal.runtime.program import Program
 from shoal.testing import ScriptedProvider
 
 QUIET = Nudge(enabled=False)

@@ -26,7 +26,7 @@ from shoal.errors import DefinitionMissing, SpawnRefused
 from shoal.providers import NO_TOOLS, PolicyStep, Text
 from shoal.runtime import Program, SqliteJournal, Tool, tool
 from shoal.runtime._bundle import Bundle
-from shoal.runtime._program import MOST_SHARED_BYTES
+from shoal.runtime.program import MOST_SHARED_BYTES
 from shoal.testing import Say, ScriptedProvider
 
 

@@ -149,13 +149,14 @@ def test_a_task_that_no_region_takes_is_refused():
 @pytest.mark.parametrize("given", [{}, {"path": ""}, {"path": " \n"}])
 def test_a_value_that_a_region_needs_may_not_be_missing_or_blank(given: dict[str, str]):
     with pytest.raises(
-        SpawnRefused, match=r"'reader' needs the seed `path` \(`--seed path=TEXT`\) for its region `where`"
+        SpawnRefused,
+        match=r"'reader' needs the seed `path` \(`seeds=\{'path': …\}`, or `--seed path=TEXT`\) for its region `where`",
     ):
         takes(NEEDED, **given)
 
 
 def test_a_task_that_a_region_needs_is_asked_for_as_such():
-    with pytest.raises(SpawnRefused, match=r"needs a task \(`--task`\)"):
+    with pytest.raises(SpawnRefused, match=r"needs a task \(`task=…`, or `--task TEXT`\)"):
         takes(region(CallerSeed("task"), "task", required=True))
 
 

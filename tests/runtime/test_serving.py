@@ -93,6 +93,11 @@ def test_a_preferred_provider_that_is_not_here_moves_nothing():
     assert labels(servants(offline()).of(listed, None, "openai")) == ["offline:claude", "offline:gpt"]
 
 
+def test_nobody_stands_in_for_what_the_user_asks_for():
+    with pytest.raises(SpawnRefused, match="no provider here serves gpt-5:its default; this swarm has offline"):
+        servants(offline()).of(None, "gpt-5")
+
+
 def test_what_the_user_asks_for_wins_over_what_he_prefers():
     assert labels(servants(*BOTH).of(choices("one:a", "two:b"), "one:x", "two")) == ["one:x"]
 

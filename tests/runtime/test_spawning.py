@@ -13,7 +13,7 @@ import pytest
 from runkit import blueprint, bodies, edge, events_of, payloads, stage, swarm_of
 
 from shoal.blueprints import Gate, OutputSpec
-from shoal.errors import BlueprintInvalid, OutputInvalid, SpawnRefused
+from shoal.errors import BlueprintInvalid, OutputInvalid, RunCancelled, RunFailed, SpawnRefused
 from shoal.runtime import MemoryJournal, SpawnRequest, SqliteJournal, Swarm
 from shoal.testing import Say, ScriptedProvider, call
 
@@ -212,6 +212,26 @@ async def test_a_typed_run_that_failed_has_no_value():
         run = await swarm.spawn(OWES, task="x", returns=Finding)
         outcome = await run.result()
         assert (outcome.status, outcome.output) == ("error", None)
+
+
+async def test_a_run_that_failed_raises_where_its_result_is_checked():
+    async with swarm_of(scripted(*["no"] * 9)) as swarm:
+        run = await swarm.spawn(OWES, task="x", returns=Finding)
+        with pytest.raises(RunFailed, match="owes an output"):
+            await run.result(check=True)
+
+
+async def test_a_run_that_was_cancelled_raises_where_its_result_is_checked():
+    async with swarm_of(scripted(Say("late", delay_s=60.0))) as swarm:
+        run = await swarm.spawn(PLAIN, task="x")
+        await run.cancel("enough")
+        with pytest.raises(RunCancelled, match="enough"):
+            await run.result(check=True)
+
+
+async def test_a_run_that_is_complete_passes_the_check():
+    async with swarm_of(scripted("done")) as swarm:
+        assert (await (await swarm.spawn(PLAIN, task="x")).result(check=True)).output == "done"
 
 
 # --- what the model is told of its answer

@@ -11,8 +11,8 @@ from anyio.abc import TaskStatus
 from runkit import blueprint, payloads, stage, swarm_of
 
 from shoal.actors import Backoff, ChildSpec, DynamicSupervisor, Supervisor, Worker
-from shoal.errors import RestartsExhausted, RunInterrupted
-from shoal.providers import Request
+from shoal.errors import RestartsExhausted, RunInterrupted, RunNotFound
+from shoal.providers import Request, offline
 from shoal.runtime import Swarm, agent, tool
 from shoal.testing import Say, ScriptedProvider, call
 
@@ -139,6 +139,59 @@ async def test_who_waits_for_a_run_that_its_tree_starts_again_waits_on():
     async with swarm_of(provider) as swarm:
         await swarm.start(Supervisor("team", strategy="rest_for_one", children=children))
         assert (await swarm.runs()[0].result()).output == "done"
+
+
+async def test_the_run_of_an_agent_is_found_by_its_place():
+    def team() -> Supervisor:
+        desk = Supervisor("desk", children=[agent("a", blueprint=PLAIN, task="x")])
+        return Supervisor("team", children=[desk, agent("a b", blueprint=PLAIN, task="y")])
+
+    async with swarm_of(ScriptedProvider(*["done"] * 9, purposes={"titling": "T"})) as swarm:
+        started = await swarm.start(team())
+        first = swarm.run_of("team/desk/a")
+        assert (first.region("task"), swarm.run_of("team/a b").region("task")) == ("x", "y")
+        await first.result()
+        await started.stop()
+        await swarm.start(team())
+        assert swarm.run_of("team/desk/a").run_id != first.run_id
+
+
+async def test_a_place_without_an_agent_is_told_with_those_that_have_one():
+    tree = Supervisor("team", children=[agent("a b", blueprint=PLAIN, task="x")])
+    async with swarm_of(ScriptedProvider("done", purposes={"titling": "T"})) as swarm:
+        with pytest.raises(RunNotFound, match="no agent had a run at 'team/a'; this journal has none"):
+            swarm.run_of("team/a")
+        await swarm.start(tree)
+        with pytest.raises(RunNotFound, match="at 'team/a'; this journal has `team/a b`"):
+            swarm.run_of("team/a")
+
+
+async def test_an_observer_is_shown_what_happens_in_its_tree_and_nothing_else():
+    seen: list[str] = []
+
+    async def flaky() -> None:
+        await anyio.sleep(1)
+        raise OSError("no luck")
+
+    inner = Supervisor("inner", max_restarts=1, children=[Worker("flaky", flaky)])
+    tree = Supervisor("team", max_restarts=0, children=[inner])
+    other = Supervisor("team-b", max_restarts=0, children=[Worker("flaky", flaky)])
+    async with swarm_of(offline()) as swarm:
+        started = await swarm.start(
+            tree, critical=False, observer=lambda event: seen.append(f"{event.supervisor}/{event.child} {event.kind}")
+        )
+        await swarm.start(other, critical=False)
+        with pytest.raises(RestartsExhausted):
+            await started.wait()
+    assert [each for each in seen if each.endswith(("started", "restarting", "gave_up"))] == [
+        "/swarm/runs/team/inner/flaky started",
+        "/swarm/runs/team/inner started",
+        "/swarm/runs/team/inner/flaky restarting",
+        "/swarm/runs/team/inner/flaky started",
+        "/swarm/runs/team/inner/flaky gave_up",
+        "/swarm/runs/team/inner gave_up",
+    ]
+    assert not [each for each in seen if "/team-b" in each]
 
 
 async def test_who_waits_for_a_run_of_a_tree_that_is_stopped_is_told():

@@ -138,6 +138,13 @@ async def test_a_run_spawns_an_agentic_function():
         assert (await child.result()).output == 42
 
 
+async def test_a_region_that_a_run_does_not_have_is_named_with_those_it_has():
+    async with swarm_of(counters()) as swarm:
+        parent = await swarm.spawn(HOLDS, task="x")
+        with pytest.raises(KeyError, match="has no region 'tasks'; there is `task`, `conversation`"):
+            parent.region("tasks")
+
+
 # --- by agentic functions
 
 
@@ -210,6 +217,16 @@ async def test_a_spawn_under_the_key_of_a_run_that_was_interrupted_lets_it_go_on
         async with swarm_of(counters(), journal=journal, seed=1) as swarm:
             run = await swarm.spawn(COUNTS, seeds={"page": "one two"}, key="october", returns=Count)
             assert (run.run_id, (await run.result()).output) == (run_id, Count(words=2))
+
+
+async def test_a_run_that_is_taken_up_answers_with_a_value_of_the_type_that_is_named_again(tmp_path: Path):
+    run_id = await left_behind(tmp_path / "runs.db")
+    with closing(SqliteJournal(tmp_path / "runs.db", host="second")) as journal:
+        async with swarm_of(counters(), journal=journal, seed=1) as swarm:
+            run = await swarm.resume_tree(run_id, returns=Count)
+            assert (await run.result()).output == Count(words=2)
+            assert (await swarm.get(run_id, returns=Count).result()).output == Count(words=2)
+            assert (await swarm.get(run_id).result()).output == '{"words": 2}'
 
 
 async def test_many_spawns_take_up_those_that_were_interrupted_and_begin_the_others(tmp_path: Path):

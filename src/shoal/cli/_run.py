@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -59,7 +61,7 @@ def command(
 ) -> int:
     """Run a blueprint and write its report."""
     made = load(resolve(blueprint))
-    given = seeds_of(made, seed, regions)
+    given = seeds_of(made, seed, regions, OPTIONS)
     _warn_of_nothing(workdir)
     person = person_at(attended=attended, as_json=as_json)
     budget = budget_of(max_cost_usd, max_tokens, max_wall_s)
@@ -111,13 +113,30 @@ def _warn_of_nothing(workdir: Path) -> None:
         complain(f"the working directory {str(workdir)!r} holds nothing to read; name another with `--workdir`")
 
 
-def seeds_of(blueprint: Blueprint, pairs: Sequence[str], regions: Mapping[str, str]) -> dict[str, SeedValue]:
+OPTIONS = tuple(
+    name.removeprefix("as_").replace("_", "-")
+    for name, parameter in inspect.signature(command).parameters.items()
+    if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+)
+"""What `shoal run` takes besides regions."""
+
+
+def seeds_of(
+    blueprint: Blueprint, pairs: Sequence[str], regions: Mapping[str, str], options: Sequence[str]
+) -> dict[str, SeedValue]:
     """Return the caller's values by name: from `--seed NAME=TEXT` and from `--NAME TEXT`.
 
     A file that is no text, such as an image, is a part.
 
+    Args:
+        blueprint: The blueprint.
+        pairs: The pairs.
+        regions: Text by name.
+        options: What the command takes besides regions, for somebody who mistyped one.
+
     Raises:
-        ConfigInvalid: A pair has no `=`, a name is given twice, or a file cannot be read.
+        ConfigInvalid: A pair has no `=`, a name is given twice or looks like a mistyped option, or a file cannot be
+            read.
     """
     takes = [region.seed.name for region in blueprint.regions if isinstance(region.seed, CallerSeed)]
     seeds: dict[str, SeedValue] = {}
@@ -128,6 +147,12 @@ def seeds_of(blueprint: Blueprint, pairs: Sequence[str], regions: Mapping[str, s
         _add(seeds, name, value)
     for option, value in regions.items():
         name = option if option in takes else option.replace("-", "_")
+        near = difflib.get_close_matches(option, options, n=1) if name not in takes else []
+        if near:
+            raise ConfigInvalid(
+                f"`--{option}` is no option, and {blueprint.name!r} takes no seed of that name; did you mean "
+                f"`--{near[0]}`?"
+            )
         _add(seeds, name, value)
     return seeds
 

@@ -21,7 +21,7 @@ from shoal.cli._allowed import AllowOption, NoSeedCommandsOption, SeedOption, pe
 from shoal.cli._context import show_prompt
 from shoal.cli._places import JsonOption
 from shoal.cli._print import complain, line, print_json, say
-from shoal.cli._run import refuse_strangers, seeds_of
+from shoal.cli._run import OPTIONS, refuse_strangers, seeds_of
 from shoal.errors import ConfigInvalid, ProviderRefused, ShoalError
 from shoal.providers import SERVERS, ModelProfile, Provider, Request, StreamEvent, TokenCount, chat_encoder
 from shoal.runtime import Event, Outcome, Permissions, SeedValue, SqliteReader
@@ -55,7 +55,7 @@ def command(
             raise ConfigInvalid("a blueprint's tests say themselves what their runs are given; add `--dry-run`")
         return run_tests(resolve(blueprint), only, model, as_json=as_json)
     made = load(resolve(blueprint))
-    given = seeds_of(made, seed, regions)
+    given = seeds_of(made, seed, regions, OPTIONS)
     permissions = permissions_of(made, allow, no_seed_commands=no_seed_commands)
     providers = providers_from()
     refuse_strangers(model, providers)

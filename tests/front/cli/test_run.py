@@ -142,6 +142,8 @@ def test_a_seed_may_come_from_a_file(shell: Shell, answers: Path):
         (("--brief", "@binary"), "'binary' is no UTF-8 text"),
         (("--brief", "@."), "cannot be read: Is a directory"),
         (("--breif", "x"), "takes no seed 'breif'; it takes `brief`, `house_rules`"),
+        (("--taks", "x"), "`--taks` is no option, and 'answers' takes no seed of that name; did you mean `--task`?"),
+        (("--max-cost", "1"), "did you mean `--max-cost-usd`?"),
         (("--allow", "read_fiel"), "did you mean `read_file`?"),
         (("--allow", "zzz"), "names no tool of 'answers'; it has"),
         (("--workdir", "/nowhere"), "'/nowhere' is no folder"),

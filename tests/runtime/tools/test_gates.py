@@ -52,6 +52,11 @@ def test_a_tool_that_the_stage_does_not_offer_is_unavailable_whatever_else_is_wr
     assert verdict.said == "[unavailable] this stage has no tool 'write'; it has `look`, `shell`"
 
 
+def test_a_name_without_end_is_not_said_again_in_full():
+    said = judge({}, "n" * 10_000, "", {}).said
+    assert said == f"[unavailable] this stage has no tool '{'n' * 100}…'; it has no tool"
+
+
 def test_a_stage_without_tools_says_so():
     assert judge({}, "look", "", {}).said == "[unavailable] this stage has no tool 'look'; it has no tool"
 
