@@ -70,15 +70,17 @@ _INVALID = frozenset(
     }
 )
 
+# Nothing here looks further than a sentence is long: a body may repeat what was sent, or be made to keep us busy.
 _OVERFLOW_WORDS = re.compile(
-    r"maximum (?:context|model) length|context (?:size|window|length)[^.]*exceed|exceeds?[^.]*\bcontext"
+    r"maximum (?:context|model) length|context (?:size|window|length)[^.]{0,300}exceed|exceeds?[^.]{0,300}\bcontext"
     r"|context length is only \d+|prompt is too long|too large for model with \d+"
-    r"|token count[^.]* exceeds the maximum number of tokens",
+    r"|token count[^.]{0,300} exceeds the maximum number of tokens",
     re.IGNORECASE,
 )
 _CREDIT_WORDS = re.compile(
     r"credit balance|insufficient (?:credits|balance|quota)|billing (?:details|hard limit|limit)"
-    r"|(?:reached|exceeded) (?:your|the)[^.]*\b(?:usage|spend(?:ing)?) (?:cap|limit)|usage limit has been reached",
+    r"|(?:reached|exceeded) (?:your|the)[^.]{0,300}\b(?:usage|spend(?:ing)?) (?:cap|limit)"
+    r"|usage limit has been reached",
     re.IGNORECASE,
 )
 _BUSY_WORDS = re.compile(r"overloaded|rate limit", re.IGNORECASE)
@@ -89,14 +91,14 @@ _WINDOW = re.compile(
     re.IGNORECASE,
 )
 _PROMPT = re.compile(
-    r"(\d+) (?:tokens )?(?:in (?:the|your) (?:messages|prompt)|of text input|input tokens)"
+    r"(?<!\d)(\d{1,15}) (?:tokens )?(?:in (?:the|your) (?:messages|prompt)|of text input|input tokens)"
     r"|(?:resulted in|prompt contains|request \(|length \(?|length |too long:|token count \(?) ?(\d+)(?! ?maximum)",
     re.IGNORECASE,
 )
 _MOST_DIGITS = 15
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
 _REPLY = re.compile(
-    r"(\d+) (?:tokens )?(?:in|for) the (?:completion|output)|requested (\d+) output tokens"
+    r"(?<!\d)(\d{1,15}) (?:tokens )?(?:in|for) the (?:completion|output)|requested (\d+) output tokens"
     r"|(?:max_tokens|max_completion_tokens)'? is too large: (\d+)",
     re.IGNORECASE,
 )
@@ -263,7 +265,7 @@ def _leaf(
 def _drained(complaint: Complaint, kinds: frozenset[str], status: int, wait_s: float | None) -> bool:
     """Say whether the words of *complaint* are about money: those of a limit that is over soon may name it, too."""
     soon = "rate_limit_exceeded" in kinds or wait_s is not None
-    return status in (400, 403, 429) and not soon and _CREDIT_WORDS.search(complaint.message) is not None
+    return status in (200, 400, 403, 429) and not soon and _CREDIT_WORDS.search(complaint.message) is not None
 
 
 def _passing(message: str, context: Mapping[str, Any], wait_s: float | None) -> ProviderError:

@@ -16,7 +16,6 @@ import anyio
 
 from shoal.blueprints import Blueprint
 from shoal.runtime._asked import Asked, menu_of, offered
-from shoal.runtime._asking import answered
 from shoal.runtime._attachment import SeedValue
 from shoal.runtime._births import child_of
 from shoal.runtime._contracts import Contract, Decision, PassedTo
@@ -24,6 +23,7 @@ from shoal.runtime._function import AgenticCall, AgenticFunction
 from shoal.runtime._live import Live
 from shoal.runtime._orders import GivenTool, SpawnRequest, schema_of, typed, validated
 from shoal.runtime._running import Running
+from shoal.runtime.asking import answered
 from shoal.runtime.events import BudgetGiven, FrameLeft, Status
 
 T = TypeVar("T")

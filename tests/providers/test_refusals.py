@@ -277,3 +277,12 @@ def test_who_is_not_there_is_looked_for_in_the_base_url(status: int):
 def test_the_body_names_the_request_where_no_header_does():
     assert refused({"error": {"message": "no"}, "request_id": "r-2"}).request_id == "r-2"
     assert refused({"error": {"message": "no"}, "request_id": "r-2"}, request_id="r-1").request_id == "r-1"
+
+
+@pytest.mark.parametrize("words", ["1", "exceed ", "context length ", "reached your ", "length ", "token count "])
+def test_a_message_that_repeats_what_is_looked_for_is_read_like_any_other(words: str):
+    assert isinstance(refused(error(message=words * 100_000)), ProviderRefused)
+
+
+def test_a_drained_account_is_one_within_a_stream_too():
+    assert type(refused(error(message="Your credit balance is too low"), 200)) is ProviderSetup

@@ -135,3 +135,11 @@ def test_an_event_whose_empty_line_is_missing_is_one_at_the_end(before: bytes, e
 @pytest.mark.parametrize("held", [b"", b": ping", b"event: e\n", b'data: {"a":', b"data: [DON", b"data:"])
 def test_an_event_that_was_cut_is_none(held: bytes):
     assert ended(b"data: {}\n\n", held) == [Event(b"{}")]
+
+
+@pytest.mark.parametrize("word", [b"event: ", b"data: "])
+def test_a_line_that_repeats_how_events_begin_is_read_like_any_other(word: bytes):
+    long = word * 400_000
+    assert decoded(b"event: e\ndata: " + long + b"\n\n") == [Event(long, "e")]
+    assert decoded(b"data: " + long + b"\n\ndata: x\n\n") == [Event(long), Event(b"x")]
+    assert decoded(word + long + b"x\ny\n\n") == ([Event(long + b"x")] if word == b"data: " else [])
