@@ -180,7 +180,7 @@ def _laid_over(base: ModelProfile, row: Mapping[str, Any], source: str) -> Model
         thinking=_words(row, "thinking", base.thinking, _THINKING, where),
         efforts=_words(row, "efforts", base.efforts, _EFFORTS, where),
         tokenizer=_tokenizer(row, base.tokenizer, where),
-        price=_price(as_object(row["price"]), source, where) if "price" in row else base.price,
+        price=_price(row["price"], source, where) if "price" in row else base.price,
         window_source=source if "context" in row else base.window_source,
         window_key=_window_key(base.model),
         sources=tuple({**dict(base.sources), **dict.fromkeys(row, source)}.items()),
@@ -206,6 +206,8 @@ def _words(
 ) -> tuple[str, ...] | None:
     if name not in row:
         return default
+    if not isinstance(row[name], list | tuple):
+        raise ConfigInvalid(f"`{name}` is {row[name]!r} in {where}; write a list of {', '.join(known)}")
     words = tuple(as_list(row[name]))
     for word in words:
         if word not in known:
@@ -230,10 +232,11 @@ def _tokenizer(row: Mapping[str, Any], default: str, where: str) -> str:
     return str(value)
 
 
-def _price(row: Mapping[str, Any], source: str, where: str) -> Price:
+def _price(said: object, source: str, where: str) -> Price:
+    row = as_object(said)
     _check_keys(row, _PRICE_KEYS, f"`price` in {where}")
     if not {"input", "output"} <= row.keys():
-        raise ConfigInvalid(f"`price` in {where} is {dict(row)!r}; give at least `input` and `output`")
+        raise ConfigInvalid(f"`price` in {where} is {said!r}; give at least `input` and `output`")
     amounts = {name: _amount(row[name], name, where) for name in _FLAT_PRICES if name in row}
     return Price(
         **amounts,
