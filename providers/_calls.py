@@ -50,6 +50,9 @@ class _Call:
 
     def is_whole(self) -> bool:
         """Say whether the arguments are a whole object already."""
+        # Looked at only where an object may end: some servers repeat the name in front of every piece.
+        if not self.pieces or self.pieces[-1].rstrip()[-1:] != "}":
+            return False
         text = Text.of(self.source)
         return arguments(text) is text
 
@@ -98,13 +101,13 @@ def tool_call(call_id: str, name: str, source: str) -> ToolCall:
 
 def distinct(ids: Sequence[str]) -> list[str]:
     """Return *ids*; those that are empty or come again are replaced."""
-    made: list[str] = []
+    made: dict[str, None] = {}
     for position, wanted in enumerate(ids):
         call_id = wanted if wanted and wanted not in made else f"call_{position}"
         while call_id in made:
             call_id += "_"
-        made.append(call_id)
-    return made
+        made[call_id] = None
+    return list(made)
 
 
 def _starts_anew(last: _Call, call_id: str | None, function: FunctionDelta) -> bool:

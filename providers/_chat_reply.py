@@ -37,6 +37,7 @@ _FINISH: Mapping[str, Finish] = {
     "model_length": "length",
     "tool_calls": "tool_calls",
 }
+_APPENDED = frozenset({"data", "summary", "text"})
 _CUT = frozenset({"abort", "aborted", "error", "insufficient_system_resource"})
 
 
@@ -76,6 +77,42 @@ _chunk = msgspec.json.Decoder(_Chunk, strict=False)
 
 
 @final
+class _Details:
+    """Details of what a model thought, put together from their pieces: those of one index and type are one.
+
+    Texts are appended, the rest is replaced.
+    """
+
+    def __init__(self) -> None:
+        self._all: list[dict[str, Any]] = []
+        self._known: dict[tuple[int | str, str], int] = {}
+        self._texts: dict[tuple[int, str], list[str]] = {}
+
+    def add(self, piece: Mapping[str, Any]) -> None:
+        """Take one piece."""
+        index = piece.get("index")
+        key = (index, as_text(piece.get("type"))) if isinstance(index, int | str) else None
+        at = len(self._all) if key is None else self._known.setdefault(key, len(self._all))
+        if at == len(self._all):
+            self._all.append({})
+        for name, value in piece.items():
+            texts = self._texts.get((at, name))
+            if isinstance(value, str) and texts is not None:
+                texts.append(value)
+            elif value is not None or name not in self._all[at]:
+                self._all[at][name] = value
+                self._texts.pop((at, name), None)
+                if isinstance(value, str) and name in _APPENDED:
+                    self._texts[at, name] = [value]
+
+    def joined(self) -> list[dict[str, Any]]:
+        """Return the details, in the order in which they began."""
+        for (at, name), texts in self._texts.items():
+            self._all[at][name] = "".join(texts)
+        return self._all
+
+
+@final
 class ChatReply:
     """One reply in the making; feed it the data of each event.
 
@@ -107,7 +144,7 @@ class ChatReply:
         self._text: list[str] = []
         self._made: list[bytes] = []
         self._reasoning: list[str] = []
-        self._details: list[dict[str, Any]] = []
+        self._details = _Details()
         self._usage: dict[str, Any] = {}
         self._timings: dict[str, Any] = {}
         self._refused = False
@@ -148,8 +185,9 @@ class ChatReply:
         if thought:
             self._reasoning.append(thought)
             yield ReasoningDelta(thought)
-        for detail in delta.reasoning_details or ():
-            _merge(self._details, detail)
+        if self._reasoning_field == "reasoning_details":
+            for detail in delta.reasoning_details or ():
+                self._details.add(detail)
         self._refused = self._refused or bool(delta.refusal)
         said = _content(delta.content) + (delta.refusal or "")
         if said:
@@ -200,7 +238,8 @@ class ChatReply:
         )
 
     def _state(self) -> ProviderState | None:
-        value: object = self._details if self._reasoning_field == "reasoning_details" else "".join(self._reasoning)
+        joined = self._reasoning_field == "reasoning_details"
+        value: object = self._details.joined() if joined else "".join(self._reasoning)
         if self._reasoning_field is None or not value:
             return None
         return Reader(self._asked.provider, self._asked.model, API).seal(msgspec.json.encode(value))
@@ -233,18 +272,3 @@ def _content(content: str | list[Any] | None) -> str:
     if isinstance(content, str):
         return content
     return "".join([as_text(as_object(part).get("text")) for part in as_list(content)])
-
-
-def _merge(details: list[dict[str, Any]], piece: dict[str, Any]) -> None:
-    """Join *piece* to the detail that it goes on with: same index and type, texts appended, the rest replaced."""
-    key = (piece.get("index"), piece.get("type"))
-    for detail in details:
-        if (detail.get("index"), detail.get("type")) == key and key[0] is not None:
-            for name, value in piece.items():
-                before = detail.get(name)
-                if name in ("data", "summary", "text") and isinstance(value, str) and isinstance(before, str):
-                    detail[name] = before + value
-                elif value is not None:
-                    detail[name] = value
-            return
-    details.append(dict(piece))

@@ -12,16 +12,7 @@ from typing import Any, TypeAlias, TypeVar, final
 
 import msgspec
 
-from shoal.providers._elements import (
-    NOTHING,
-    SILENCE,
-    Between,
-    Element,
-    Spoken,
-    alone,
-    joined,
-    merged,
-)
+from shoal.providers._elements import NOTHING, SILENCE, Between, Element, Spoken, alone, joined, merged
 from shoal.providers._legality import (
     CLOSING,
     OPENING,
@@ -194,7 +185,7 @@ class Conversation:
     def _grown(self, segment: Segment) -> tuple[Spoken, ...]:
         """Return the messages of an open segment; what stood in it at the request before is not looked at again."""
         made: Spoken | _Grown | None = kept(segment, self._encoder)
-        if made is not None and isinstance(made, _Grown):
+        if isinstance(made, _Grown):
             return made.parts
         messages = segment.messages
         said: _Said | None = kept(messages[0], self._encoder)

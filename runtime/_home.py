@@ -317,7 +317,7 @@ def read_back(
 
 def _is_paused(run_id: str, paused: RunPaused) -> RunIsPaused:
     return RunIsPaused(
-        f"run {run_id} is paused: {paused.reason}. {paused.remedy[:1].upper()}{paused.remedy[1:]}".strip(),
+        f"run {run_id} is paused: {paused.reason}. {paused.remedy}".strip(),
         run_id=run_id,
         reason=paused.reason,
         remedy=paused.remedy,

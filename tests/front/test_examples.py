@@ -66,4 +66,4 @@ def test_the_swarm_takes_about_forty_lines():
 
 
 def test_every_example_is_tested():
-    assert sorted(path.name for path in EXAMPLES.glob("*.py")) == ["on_trio.py", "swarm.py", "tree.py"]
+    assert sorted(path.name for path in EXAMPLES.glob("*.py")) == ["fan_out.py", "on_trio.py", "swarm.py", "tree.py"]

@@ -331,6 +331,34 @@ def test_pieces_of_reasoning_details_are_joined_by_index_and_type():
     ]
 
 
+def kept(*pieces: dict[str, Any]) -> Any:
+    made = completed(delta(reasoning_details=list(pieces)), reasoning_field="reasoning_details")
+    assert made.reply.state is not None
+    return json.loads(made.reply.state.data)["state"]
+
+
+def test_a_detail_that_changes_its_kind_is_what_came_last():
+    assert kept({"index": 0, "text": "a"}, {"index": 0, "text": ["b"]}) == [{"index": 0, "text": ["b"]}]
+    changed = ({"index": 0, "text": "a"}, {"index": 0, "text": 1}, {"index": 0, "text": "b"}, {"index": 0, "text": "c"})
+    assert kept(*changed) == [{"index": 0, "text": "bc"}]
+    assert kept({"index": [0], "text": "a"}, {"index": [0], "text": "b"}) == [
+        {"index": [0], "text": "a"},
+        {"index": [0], "text": "b"},
+    ]
+
+
+def test_any_number_of_details_and_calls_is_put_together_in_a_moment():
+    assert len(kept(*[{"index": index, "text": "a"} for index in range(50_000)])) == 50_000
+    many = [{"index": index, **piece("{}", "look")} for index in range(50_000)]
+    assert len(completed(delta(tool_calls=many)).reply.calls) == 50_000
+
+
+def test_a_name_in_front_of_every_piece_of_a_call_costs_next_to_nothing():
+    pieces = [piece('{"a":"', "look"), *[piece("x" * 100, "look")] * 20_000, piece('"}', "look")]
+    [call] = completed(*[delta(tool_calls=[one]) for one in pieces]).reply.calls
+    assert len(str(call.arguments)) == 2_000_008
+
+
 @pytest.mark.parametrize("field", [None, "reasoning_content", "reasoning_details"])
 def test_without_reasoning_there_is_nothing_to_keep(field: Any):
     assert completed(delta(content="a"), reasoning_field=field).reply.state is None

@@ -24,7 +24,7 @@ def crashing(times: int) -> ScriptedProvider:
     def answer(request: Request) -> str:
         if request.purpose == "stage" and left[0]:
             left[0] -= 1
-            raise ZeroDivisionError("a defect")
+            raise ZeroDivisionError("a defect " * 2000)
         return "done"
 
     return ScriptedProvider(script=answer)
@@ -92,7 +92,7 @@ async def test_a_full_disk_in_the_middle_of_a_fan_out_ends_the_waiting(tmp_path:
 async def test_a_run_that_crashes_while_the_disk_is_full_is_not_started_again_and_again(tmp_path: Path):
     def answer(request: Request) -> str:
         full_after(journal, 0)
-        raise ZeroDivisionError("a defect")
+        raise ZeroDivisionError("a defect " * 2000)
 
     with closing(SqliteJournal(tmp_path / "runs.db")) as journal:
         async with swarm_of(ScriptedProvider(script=answer), journal=journal) as swarm:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import ModuleType
 
 import anyio
 import msgspec
@@ -28,11 +30,24 @@ ASKS = blueprint(
 TWO = blueprint(stage("a", available_tools=(), transitions=(edge("b"),)), stage("b", available_tools=()))
 
 
+@pytest.fixture(autouse=True)
+def fresh_heap() -> Iterator[None]:
+    """Leave what other tests have left in memory out of `heap`: there is much of it."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 def heap() -> Iterator[object]:
-    """Yield what is in memory: what the collector tracks, and whatever that refers to and it does not track, once."""
+    """Yield what came into memory in this test: what the collector tracks, and what that or our modules refer to, once.
+
+    What it does not track is found through what refers to it.
+    """
     gc.collect()
     seen: set[int] = set()
     left = gc.get_objects()
+    left += kept_by_modules({id(each) for each in left})
     while left:
         each = left.pop()
         yield each
@@ -40,6 +55,21 @@ def heap() -> Iterator[object]:
             if not gc.is_tracked(held) and id(held) not in seen:
                 seen.add(id(held))
                 left.append(held)
+
+
+def kept_by_modules(seen: set[int]) -> list[object]:
+    """Return what the library's own modules, classes and functions hold, but for what is in *seen*."""
+    left: list[object] = [vars(module) for name, module in [*sys.modules.items()] if name.startswith("shoal")]
+    found: list[object] = []
+    while left:
+        each = left.pop()
+        foreign = isinstance(each, ModuleType) or not str(getattr(each, "__module__", "shoal")).startswith("shoal")
+        if foreign or id(each) in seen:
+            continue
+        seen.add(id(each))
+        found.append(each)
+        left += [held for held in gc.get_referents(each) if gc.is_tracked(held)]
+    return found
 
 
 def referred_by(thing: object) -> list[object]:

@@ -110,7 +110,7 @@ async def finish(path: Path, provider: ScriptedProvider, *, limits: Limits = AMP
     journal = SqliteJournal(path, host="second")
     async with swarm_of(provider, journal=journal, seed=1, limits=limits, permissions=ALLOWED) as swarm:
         run = swarm.runs()[0]
-        if run.status in ("running", "paused"):
+        if run.status in ("interrupted", "paused"):
             await swarm.resume_tree(run.run_id)
         outcome = await run.result()
         events = events_of(swarm, run)

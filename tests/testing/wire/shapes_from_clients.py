@@ -67,6 +67,9 @@ class Shapes:
                     found.append(inner)
         if "str" in found:  # the values that are known today say nothing, where any will do
             found = [node for node in found if not (isinstance(node, dict) and "enum" in node)]
+        # As with literals: of simple types, an equal union may come in another order.
+        simple = iter(sorted([node for node in found if isinstance(node, str)]))
+        found = [next(simple) if isinstance(node, str) else node for node in found]
         return found[0] if len(found) == 1 else {"union": found}
 
     def name(self, tp: Any) -> str:
