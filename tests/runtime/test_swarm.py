@@ -8,7 +8,7 @@ import anyio
 import pytest
 from runkit import TALK, TASK, blueprint, events_of, kinds, payloads, stage, swarm_of
 
-from shoal.actors import Supervisor, Worker
+from shoal.actors import DynamicSupervisor, Supervisor, Worker
 from shoal.blueprints import Blueprint, CallerSeed, Region, Stage
 from shoal.errors import (
     NotBuiltYet,
@@ -25,6 +25,7 @@ from shoal.errors import (
 )
 from shoal.providers import RetryPolicy, Text, TextDelta, ToolCall
 from shoal.runtime import FunctionTool, _unbuilt, agent, checked, tool
+from shoal.runtime._started import Trees
 from shoal.testing import Say, ScriptedProvider
 
 pytestmark = pytest.mark.anyio
@@ -218,6 +219,19 @@ async def test_leaving_the_block_leaves_no_task_and_closes_the_providers():
         await anyio.sleep(1)
     assert provider.closed
     assert repr(swarm) == "<Swarm closed>"
+
+
+async def test_a_swarm_says_how_many_runs_live_in_it_and_what_is_ready():
+    async with swarm_of(scripted(Say("late", delay_s=1000))) as swarm:
+        await swarm.spawn(PLAIN, task="x")
+        await anyio.sleep(1)
+        assert repr(swarm) == "<Swarm <Hall 1 runs live here>>"
+        assert repr(swarm.hall.home) == "<Home of 1 runs>"
+        assert repr(swarm.hall.programs) == "<Programs 1 ready, 0 files read>"
+
+
+def test_trees_name_what_was_started_among_them():
+    assert repr(Trees(DynamicSupervisor("runs"))) == "<Trees []>"
 
 
 # --- pausing
