@@ -300,9 +300,9 @@ class Answer:
         decoder = SseDecoder()
         async with aclosing(self._read()) as chunks:
             head = await _until_it_begins(chunks)
-            match head.lstrip(_BLANK)[:1]:
+            match head[:1]:
                 case b"{" | b"[":
-                    yield Event(b"".join([head.lstrip(_BLANK), *[chunk async for chunk in chunks]]))
+                    yield Event(b"".join([head, *[chunk async for chunk in chunks]]))
                     return
                 case b"<":
                     why = f"{self._asked.provider}: the answer is {HTML} and no reply; check that the base URL is right"
@@ -362,13 +362,12 @@ class Answer:
 
 
 async def _until_it_begins(chunks: AsyncGenerator[bytes]) -> bytes:
-    """Return what of *chunks* is to be read to see what they are; nothing where they say nothing."""
-    head = b""
+    """Return the first of *chunks* that says something, without the blanks in front; nothing where none does."""
     async for chunk in chunks:
-        head += chunk
-        if head.lstrip(_BLANK):
-            break
-    return head
+        head = chunk.lstrip(_BLANK)
+        if head:
+            return head
+    return b""
 
 
 @final
