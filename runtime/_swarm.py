@@ -152,7 +152,12 @@ class Swarm:
 
     # --- opening and closing
 
+    def _check_closed(self) -> None:
+        if self._hall is not None:
+            raise ConfigInvalid("this swarm is open already; leave its block before it is opened again")
+
     async def __aenter__(self) -> Self:
+        self._check_closed()
         hall = Hall(self.journal, self._gear)
         root = rooted(hall, self._services, self._beside)
         self.journal.observers.extend(self._observers)
