@@ -245,6 +245,8 @@ async def _written(
                 f"run {run_id} is an agentic function, which reads no messages; pass what it needs as an argument, or "
                 "have it look with `ctx.step`"
             )
+        if isinstance(command, Send | SetTimer):
+            _check_region(first, command.region)
         # From here on nothing waits: all of it becomes durable together.
         for live in lives:
             if not live.over:
@@ -253,6 +255,18 @@ async def _written(
         if done is not None:
             done()
     return lives
+
+
+def _check_region(live: Live, region: str | None) -> None:
+    """Refuse a message for a region that the run has in no stage.
+
+    Raises:
+        ConfigInvalid: See above.
+    """
+    names = dict.fromkeys((*live.state.view.states, *live.state.program.regions))
+    if region is not None and region not in names:
+        there = ", ".join(f"`{name}`" for name in names)
+        raise ConfigInvalid(f"run {live.run_id} has no region {region!r}; it has {there}")
 
 
 def _moved(home: Steered, live: Live) -> bool:

@@ -370,7 +370,7 @@ class Run(Generic[OutputT_co]):
             RunEnded: It is over.
             RunNotFound: It does not live here.
             PartRefused: A part is too large.
-            ConfigInvalid: What is given as a part is none.
+            ConfigInvalid: What is given as a part is none, or it has no such region.
         """
         await self._swarm.send(self.run_id, text, region=region, parts=parts)
 

@@ -672,7 +672,7 @@ class Swarm:
             RunEnded: It is over.
             RunNotFound: It does not live here.
             PartRefused: A part is too large.
-            ConfigInvalid: What is given as a part is none.
+            ConfigInvalid: What is given as a part is none, or the run has no such region.
         """
         hall = self.hall
         looked = await prepared(attachments(parts), self._limits.part_bytes, hall.threads)
@@ -707,7 +707,7 @@ class Swarm:
             region: The region that takes it; `None` for the conversation.
 
         Raises:
-            ConfigInvalid: The `datetime` has no time zone.
+            ConfigInvalid: The `datetime` has no time zone, or the run has no such region.
             RunEnded: It is over.
             RunNotFound: There is no such run.
         """

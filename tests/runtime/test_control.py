@@ -14,7 +14,7 @@ from anyio.lowlevel import checkpoint
 from runkit import TALK, TASK, blueprint, bodies, events_of, kinds, payloads, sent, stage, swarm_of
 
 from shoal.blueprints import Blueprint, FanOut, Nudge, Stage, dumps
-from shoal.errors import RunEnded, RunInterrupted, RunIsPaused, RunNotFound
+from shoal.errors import ConfigInvalid, RunEnded, RunInterrupted, RunIsPaused, RunNotFound
 from shoal.providers import Provider, Request, Text, ToolCall
 from shoal.runtime import Attachment, Run, SqliteJournal, Swarm, tool
 from shoal.runtime.journal import prune
@@ -138,6 +138,16 @@ async def test_a_message_from_another_process_is_in_the_next_request(tmp_path: P
         assert [str(p.text) for p in payloads(events_of(host, run), "MessageReceived")] == ["look left"]
         await run.result()
     assert "look left" in sent(provider.requests[-1])
+
+
+async def test_a_message_for_a_region_that_a_run_does_not_have_is_refused(tmp_path: Path):
+    async with two(tmp_path / "runs.db", scripted(Say("one", delay_s=5), "two"), TWO) as (host, run, other):
+        for swarm in (host, other):
+            with pytest.raises(ConfigInvalid, match="has no region 'nots'; it has `task`, `notes`, `conversation`"):
+                await swarm.send(run.run_id, "look", region="nots")
+        with pytest.raises(ConfigInvalid, match="has no region 'nots'"):
+            await run.wake_at(0, "look", region="nots")
+        assert payloads(events_of(host, run), "MessageReceived") == []
 
 
 async def test_a_message_from_another_process_brings_its_parts(tmp_path: Path):
