@@ -183,12 +183,21 @@ class Home:
                 standing.paused = self.load(run_id).paused
         return standing
 
-    def adrift(self, row: RunRow) -> bool:
-        """Say whether a run goes on nowhere: it is neither over nor paused, and no process hosts it."""
+    def hosted(self) -> Mapping[str, str]:
+        """Return which other process that lives hosts each run that is not over, by run id."""
+        shared = self.journal.shared
+        return {} if shared is None else shared.owners(now=self.clock.unix())
+
+    def adrift(self, row: RunRow, hosted: Callable[[], Mapping[str, str]] | None = None) -> bool:
+        """Say whether a run goes on nowhere: it is neither over nor paused, and no process hosts it.
+
+        Args:
+            row: What the register says of it.
+            hosted: Returns what `hosted` does, for whoever asks of many; `None` asks anew.
+        """
         if row.status != "running" or self.keeper.keeps(row.run_id) or self._is_expected(row):
             return False
-        shared = self.journal.shared
-        return shared is None or row.run_id not in shared.owners(now=self.clock.unix())
+        return row.run_id not in (hosted or self.hosted)()
 
     def _is_expected(self, row: RunRow) -> bool:
         """Say whether a run is an agent's whose tree is up here: it may be between two starts."""

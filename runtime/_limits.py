@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import final
 
+from shoal.errors import ConfigInvalid
 from shoal.runtime.scripts import ScriptLimits
+
+MAY_BE_NONE = frozenset({"idle_s", "question_s"})
+"""Limits that may be none."""
+MAY_BE_ZERO = frozenset({"asks", "max_child_depth", "nudges", "point_rounds"})
+"""Limits that may be 0."""
 
 
 @final
@@ -39,6 +45,9 @@ class Limits:
         asks: How often a stage is asked again for what it owes.
         nudges: How often a stage is asked again after a reply without a tool call.
         output_bytes: Longest output; what is longer is cut.
+
+    Raises:
+        ConfigInvalid: One of them is no such number.
     """
 
     max_iterations: int = 50
@@ -66,3 +75,17 @@ class Limits:
     asks: int = 3
     nudges: int = 3
     output_bytes: int = 256 * 1024
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name == "scripts" or (value is None and each.name in MAY_BE_NONE):
+                continue
+            whole = each.type == "int"
+            number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+            zero = each.name in MAY_BE_ZERO
+            if not number or not (value >= 0 if zero else value > 0):
+                least = "0 or more" if zero else "above 0"
+                never = ", or `None` for never" if each.name in MAY_BE_NONE else ""
+                kind = "whole number" if whole else "number"
+                raise ConfigInvalid(f"the limit `{each.name}` is {value!r}; give a {kind} {least}{never}")

@@ -5,6 +5,7 @@ It is long because most of it is what is promised to them; how that is kept stan
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
@@ -151,7 +152,12 @@ class Swarm:
 
     # --- opening and closing
 
+    def _check_closed(self) -> None:
+        if self._hall is not None:
+            raise ConfigInvalid("this swarm is open already; leave its block before it is opened again")
+
     async def __aenter__(self) -> Self:
+        self._check_closed()
         hall = Hall(self.journal, self._gear)
         root = rooted(hall, self._services, self._beside)
         self.journal.observers.extend(self._observers)
@@ -526,10 +532,11 @@ class Swarm:
             root: Only this run and what is below it, to the id of a root; `None` for all trees.
         """
         wanted = (status,) if isinstance(status, str) else status
+        hosted = None if self._hall is None else functools.cache(self._hall.home.hosted)  # the same for all of them
         return [
             Run(self, row.run_id, row.name)
             for row in self.journal.runs(root=root)
-            if name in (None, row.name) and (wanted is None or self._standing(row) in wanted)
+            if name in (None, row.name) and (wanted is None or self._standing(row, hosted) in wanted)
         ]
 
     def row(self, run_id: str) -> RunRow:
@@ -540,8 +547,8 @@ class Swarm:
         """Return where a run stands; see `Run.status`."""
         return self._standing(self.journal.find(run_id))
 
-    def _standing(self, row: RunRow) -> Standing:
-        return "interrupted" if self._hall is not None and self._hall.home.adrift(row) else row.status
+    def _standing(self, row: RunRow, hosted: Callable[[], Mapping[str, str]] | None = None) -> Standing:
+        return "interrupted" if self._hall is not None and self._hall.home.adrift(row, hosted) else row.status
 
     def state(self, run_id: str) -> RunState:
         """Return the state of a run: the live one, or what its journal adds up to."""

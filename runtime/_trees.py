@@ -12,7 +12,7 @@ from typing import Any, Literal, final
 
 from shoal.actors import ChildSpec
 from shoal.blueprints import Blueprint
-from shoal.errors import SpawnRefused
+from shoal.errors import ChildSpecInvalid, SpawnRefused
 from shoal.runtime._attachment import Attachment, SeedValue
 from shoal.runtime._births import birth_of, program_of
 from shoal.runtime._control import Cancel, steer
@@ -67,6 +67,8 @@ def agent(
     Raises:
         ChildSpecInvalid: The spec is wrong.
     """
+    if resume not in ("journal", "fresh"):
+        raise ChildSpecInvalid(f"agent {child_id!r}: `resume` is {resume!r}; take `journal` or `fresh`", child=child_id)
     wanted = SpawnRequest(
         blueprint, task=task, seeds=dict(seeds or {}), tools=tools, workdir=workdir, model=model, unattended=False
     )

@@ -51,7 +51,7 @@ def wall_limit(request: pytest.FixtureRequest) -> Iterator[None]:
         if more and os.getloadavg()[0] > (os.cpu_count() or 1):
             signal.setitimer(signal.ITIMER_REAL, more.pop())
             return
-        faulthandler.dump_traceback()
+        faulthandler.dump_traceback(sys.__stderr__)
         pytest.fail(f"took longer than {seconds} s of real time", pytrace=True)
 
     before = signal.signal(signal.SIGALRM, give_up)

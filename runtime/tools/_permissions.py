@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import final
 
 from shoal.blueprints import Blueprint, Permission, Stage, tool_name
+from shoal.errors import ConfigInvalid
 from shoal.runtime.tools._grants import Grants
 from shoal.runtime.tools._line_gate import LineRules
 from shoal.runtime.tools._shell import SHELL
@@ -28,6 +29,9 @@ class Permissions:
         grants: What the user grants beyond permissions.
         launch_rest: Permission given at the spawn to every tool that *launch* does not name; `None` for none.
         folder: Permissions of the working directory's settings, by tool. They only tighten, as a blueprint's do.
+
+    Raises:
+        ConfigInvalid: One of them is no permission.
     """
 
     launch: Mapping[str, Permission] = field(default_factory=dict[str, Permission])
@@ -35,6 +39,13 @@ class Permissions:
     grants: Grants = field(default_factory=Grants)
     launch_rest: Permission | None = None
     folder: Mapping[str, Permission] = field(default_factory=dict[str, Permission])
+
+    def __post_init__(self) -> None:
+        said = {**self.folder, **self.user, **self.launch, "launch_rest": self.launch_rest or "allow"}
+        odd = next(((name, value) for name, value in said.items() if value not in _STRICTNESS), None)
+        if odd is not None:
+            words = ", ".join(f"`{word}`" for word in _STRICTNESS)
+            raise ConfigInvalid(f"the permission of `{odd[0]}` is {odd[1]!r}; give one of {words}")
 
     def of(self, tool: Tool, stage: Stage, blueprint: Blueprint) -> Permission:
         """Return the permission of *tool* in *stage*. Blueprints and folders may only tighten; `deny` is final."""

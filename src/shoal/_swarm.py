@@ -23,7 +23,7 @@ from shoal._makers import MAKERS
 from shoal._narrowing import lanes_from, limits_from, pools_from
 from shoal._secrets import secrets_from
 from shoal._serving import default_model_from
-from shoal.blueprints import Lanes
+from shoal.blueprints import Lanes, ModelChoice
 from shoal.errors import ConfigInvalid, JournalFailed
 from shoal.observability import Metrics, Propagation, Telemetry, current_traceparent, metrics_otlp, otlp, through
 from shoal.providers import Provider, RetryPolicy, Trace
@@ -86,8 +86,8 @@ class Swarm(runtime.Swarm):
 
     Raises:
         ConfigInvalid: The environment names a provider that cannot be had, one of *providers* is none, a `Telemetry`
-            is among *observers*, the settings are of no use, one of *trace_hosts* is no host, or a secret has less
-            than 8 characters.
+            is among *observers*, one of *pools* is nobody's, the settings are of no use, one of *trace_hosts* is no
+            host, or a secret has less than 8 characters.
     """
 
     __module__ = "shoal"
@@ -131,6 +131,8 @@ class Swarm(runtime.Swarm):
         serving = providers_from() if providers is None else _checked(providers)
         if any(isinstance(observer, Telemetry) for observer in self._watching):
             raise ConfigInvalid("a `Telemetry` among `observers` sends nothing; give it as `telemetry=` instead")
+        if providers is not None:  # else the environment says who serves, and may say another tomorrow
+            _check_pools(pools or {}, [provider.name for provider in serving])
         if providers is None and default_model is None:
             default_model = default_model_from(serving)
         super().__init__(
@@ -160,6 +162,7 @@ class Swarm(runtime.Swarm):
         )
 
     async def __aenter__(self) -> Self:
+        self._check_closed()  # first, since what fails below closes what is open
         if self._path is not None:
             self.journal = SqliteJournal(self._path, durability=self._durability, host=host_name())
         try:
@@ -281,6 +284,20 @@ class Swarm(runtime.Swarm):
             # A beat that is missed is followed by the next; should too many be, appends notice who went on.
             with suppress(JournalFailed):
                 await anyio.to_thread.run_sync(journal.beat, self._clock.unix(), said_of(self.statistics()))
+
+
+def _check_pools(pools: Mapping[str, int], providers: Sequence[str]) -> None:
+    """Refuse a pool that no request would go through.
+
+    Raises:
+        ConfigInvalid: See above.
+    """
+    for name in pools:
+        if name != "tools" and ModelChoice.of(name).provider not in providers:
+            known = ", ".join(f"`{provider}`" for provider in providers)
+            raise ConfigInvalid(
+                f"the pool {name!r} is no provider's that is here; name `tools`, {known}, or one of its models"
+            )
 
 
 def _checked(providers: Sequence[Provider]) -> Sequence[Provider]:

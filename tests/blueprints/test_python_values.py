@@ -34,6 +34,7 @@ from shoal.blueprints import (
     Route,
     ScriptSeed,
     Stage,
+    StageContext,
     ToolRouting,
     TransformMapping,
     can_write,
@@ -275,6 +276,18 @@ def test_a_value_of_another_type_is_refused_with_its_place(fields: dict[str, Any
     with pytest.raises(BlueprintInvalid) as refused:
         refuse_unusable(Blueprint("b", **fields))
     assert str(refused.value).startswith(f"the blueprint 'b' cannot be used: {said}")
+
+
+@pytest.mark.parametrize("budget", [20, 0, -0.5])
+def test_a_share_that_is_none_is_refused(budget: float) -> None:
+    region = Region("r", budget=budget)
+    with pytest.raises(
+        BlueprintInvalid, match=r"`regions\.r\.budget` is .*; give a share above 0 and at most 1, such as 0.2"
+    ):
+        refuse_unusable(Blueprint("b", (Stage("s"),), regions=(region,)))
+    inside = Stage("s", context=StageContext(regions=(region,)))
+    with pytest.raises(BlueprintInvalid, match=r"`stages\.s\.context\.regions\.r\.budget` is"):
+        refuse_unusable(Blueprint("b", (inside,)))
 
 
 def test_a_long_value_is_cut_in_the_message() -> None:

@@ -305,6 +305,23 @@ async def test_one_call_refuses_what_cannot_start():
         await shoal.run(ANSWERS, task="?", workdir="/nowhere", providers=[answering("42")])
 
 
+@pytest.mark.parametrize("pool", ["offlin", "openai:gpt-5"])
+def test_a_pool_that_is_nobodys_is_refused(pool: str):
+    with pytest.raises(
+        ConfigInvalid, match=f"the pool '{pool}' is no provider's that is here; name `tools`, `offline`"
+    ):
+        shoal.Swarm([offline()], pools={pool: 3})
+    shoal.Swarm([offline()], pools={"offline": 1, "offline:any": 1, "tools": 1})
+
+
+async def test_a_swarm_is_not_opened_twice_at_once(tmp_path: Path):
+    async with shoal.Swarm([answering("42")], journal=tmp_path / "runs.db") as swarm:
+        with pytest.raises(ConfigInvalid, match="open already; leave its block"):
+            async with swarm:
+                raise AssertionError("unreachable")
+        assert (await (await swarm.spawn(ANSWERS, task="?", workdir=tmp_path)).result()).output == "42"
+
+
 class Half:
     """Half a provider."""
 

@@ -11,7 +11,7 @@ from anyio.abc import TaskStatus
 from runkit import blueprint, payloads, stage, swarm_of
 
 from shoal.actors import Backoff, ChildSpec, DynamicSupervisor, Supervisor, Worker
-from shoal.errors import RestartsExhausted, RunInterrupted, RunNotFound
+from shoal.errors import ChildSpecInvalid, RestartsExhausted, RunInterrupted, RunNotFound
 from shoal.providers import Request, offline
 from shoal.runtime import Swarm, agent, tool
 from shoal.testing import Say, ScriptedProvider, call
@@ -164,6 +164,11 @@ async def test_a_place_without_an_agent_is_told_with_those_that_have_one():
         await swarm.start(tree)
         with pytest.raises(RunNotFound, match="at 'team/a'; this journal has `team/a b`"):
             swarm.run_of("team/a")
+
+
+async def test_a_word_that_says_no_way_to_resume_is_refused():
+    with pytest.raises(ChildSpecInvalid, match="agent 'a': `resume` is 'frsh'; take `journal` or `fresh`"):
+        agent("a", blueprint=PLAIN, resume="frsh")  # type: ignore[arg-type]
 
 
 async def test_an_observer_is_shown_what_happens_in_its_tree_and_nothing_else():
