@@ -275,7 +275,7 @@ class Answer:
     async def read_error(self) -> bytes:
         """Return the start of an error's body, as much as arrives and can be read: the status alone says enough."""
         held = bytearray()
-        with suppress(ProviderUnavailable, ProviderRefused):
+        with suppress(ProviderUnavailable):
             async with aclosing(self._read(as_it_came=True)) as chunks:
                 async for chunk in chunks:
                     held += chunk

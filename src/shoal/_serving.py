@@ -62,12 +62,16 @@ def providers_said(environ: Mapping[str, str] | None = None, workdir: Path | Non
         ConfigInvalid: A file cannot be read, or says what is of no use.
     """
     path, tables = users_table("providers", environ, workdir)
+    by_name: dict[str, ProviderSaid] = {}
+    where = "providers"
     try:
         use = msgspec.convert(tables.pop("use", ()), tuple[str, ...])
         default_model = msgspec.convert(tables.pop("default_model", None), str | None)
-        by_name = {name: msgspec.convert(table, ProviderSaid) for name, table in tables.items()}
+        for name, table in tables.items():
+            where = f"providers.{name}"
+            by_name[name] = msgspec.convert(table, ProviderSaid)
     except msgspec.ValidationError as exc:
-        raise ConfigInvalid(f"`[providers]` in {str(path)!r} is of no use: {exc}; mend the file") from exc
+        raise ConfigInvalid(f"`[{where}]` in {str(path)!r} is of no use: {exc}; mend the file") from exc
     for name, provider in by_name.items():
         if name not in MAKERS and provider.base_url is None:
             listed = ", ".join(f"`{known}`" for known in MAKERS)

@@ -244,6 +244,7 @@ def test_the_environment_wins_over_the_settings(here: Path):
         ('[providers]\ndefault_model = "nobody:m"\n', {}, "`providers.default_model` in .* names 'nobody'; write one"),
         ("[providers]\ndefault_model = 3\n", {}, "Expected `str | null`"),
         ('[providers.lab]\nmodel = "x"\n', {}, "is a server of your own and has no `base_url`"),
+        ("[providers.lab]\nbase_url = 5\n", {}, r"`\[providers\.lab\]` in .* is of no use: Expected `str"),
         ('[providers.lab]\nbase_urls = "x"\n', {}, "unknown field"),
         ("providers = 3\n", {}, "is no table"),
         (LAB, {"SHOAL_PROVIDER": "labs"}, "`SHOAL_PROVIDER` is 'labs'; set it to one or more of .*`lab`"),

@@ -103,6 +103,14 @@ async def test_a_stream_without_the_empty_line_at_its_end_is_whole(api: str, cut
     assert str((await replied(api, events(api)[:-cut])).reply.text) == "hello"
 
 
+async def test_a_list_in_one_piece_is_read_like_a_stream():
+    assert str((await replied("google", json.dumps([WHOLE["google"]]).encode())).reply.text) == "hello"
+
+
+async def test_an_encoding_that_is_none_is_none_in_any_case():
+    assert await replied("openai-chat", events("openai-chat"), content_encoding="Identity")
+
+
 async def reply_of(api: str, body: bytes) -> Reply | None:
     """Return what *body* says; `None` where it says nothing whole."""
     try:
@@ -122,7 +130,7 @@ async def test_a_stream_that_ends_at_any_byte_is_whole_or_nothing(api: str):
 
 @apis
 async def test_events_without_data_keep_a_stream_alive_and_say_nothing(api: str):
-    silent = b"data:\n\nevent: ping\ndata: \n\n\n"
+    silent = b"data:\n\nevent: ping\ndata: \n\n\ndata:   \n\n"
     assert str((await replied(api, silent + events(api))).reply.text) == "hello"
 
 

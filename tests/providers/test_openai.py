@@ -23,6 +23,7 @@ from shoal.providers import (
     openai_chat,
 )
 from shoal.providers._refusals import Asked
+from shoal.providers._responses import ResponsesServer
 from shoal.providers._vendor import Line
 
 pytestmark = [pytest.mark.anyio, pytest.mark.sockets]
@@ -151,6 +152,10 @@ def test_the_reprs_show_no_key():
     assert repr(Line(openai(KEY)._transport, Asked("p", "m"))) == "<Line to p>"
 
 
-async def test_an_unknown_server_is_refused_with_those_that_are_known():
+def test_a_server_of_ones_own_is_said_what_it_takes():
+    assert "<ResponsesDialect mine>" in repr(openai(server=ResponsesServer("mine")))
+
+
+def test_an_unknown_server_is_refused_with_those_that_are_known():
     with pytest.raises(ConfigInvalid, match=r"'lama.cpp'; name one of `openai`, `llama\.cpp`"):
         openai(server="lama.cpp")  # type: ignore[arg-type]

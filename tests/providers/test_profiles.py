@@ -81,6 +81,7 @@ def test_every_key_of_a_row_is_read():
         ({"price": {"input": "much", "output": 1}}, "'much'"),
         ({"price": {"input": "NaN", "output": 1}}, "'NaN'"),
         ({"price": 3}, "is 3; give at least"),
+        ({"tokenizer": "tiktoken"}, "`tokenizer` is 'tiktoken'"),
         ({"efforts": "low"}, "`efforts` is 'low'"),
         ({"thinking": {"adaptive": True}}, "write a list of adaptive"),
         ({"input_types": "image/*"}, "a list of mime patterns"),

@@ -341,3 +341,8 @@ def test_a_character_that_was_cut_in_an_item_that_goes_back_is_replaced_there():
     state = reply.completed(prompt_bytes=0).reply.state
     assert state is not None
     assert '"a":"b\N{REPLACEMENT CHARACTER}"'.encode() in state.data
+
+
+def test_an_end_is_one_though_its_response_still_calls_itself_in_progress():
+    made = completed(*message(0, "a"), {"type": "response.completed", "response": {"status": "in_progress"}})
+    assert (str(made.reply.text), made.finish) == ("a", "stop")

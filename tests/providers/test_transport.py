@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import gzip
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
@@ -290,7 +292,7 @@ async def test_an_environment_that_lets_nothing_through_is_for_a_person_to_mend(
     assert "secret" not in str(caught.value)
 
 
-SECRET = "sk-very/secret+key"
+SECRET = 'sk-"very/secret+key'
 
 
 @pytest.mark.parametrize(
@@ -303,7 +305,9 @@ SECRET = "sk-very/secret+key"
     ],
     ids=["a key", "a word of a header", "a user without a password", "a password"],
 )
-@pytest.mark.parametrize("form", [SECRET, quote(SECRET, safe="")], ids=["plain", "quoted"])
+@pytest.mark.parametrize(
+    "form", [SECRET, quote(SECRET, safe=""), json.dumps(SECRET)[1:-1]], ids=["plain", "quoted", "in JSON in JSON"]
+)
 async def test_a_secret_is_struck_out_wherever_it_was_given_and_however_it_comes_back(
     settings: dict[str, Any], form: str
 ):
@@ -328,6 +332,28 @@ async def test_of_two_headers_of_one_name_the_further_one_is_sent():
         await exchange(provider, request(user("x")))
     assert seen[0].headers.get_list("authorization") == ["Bearer mine"]
     assert seen[0].headers.get_list("user-agent") == ["my tool"]
+    assert seen[0].headers.get_list("accept-encoding") == ["identity"]
+
+
+def test_a_header_whose_name_is_none_is_refused_at_once():
+    with pytest.raises(ConfigInvalid, match="'x token' cannot be sent"):
+        compatible("http://there/v1", headers={"x token": "a"})
+
+
+async def test_of_an_error_no_more_is_kept_than_is_looked_at_however_small_it_came():
+    bomb = gzip.compress(b"x" * 10_000_000)
+    http = httpx.MockTransport(
+        lambda _: httpx.Response(500, headers={"content-encoding": "gzip"}, stream=Slow((0.0, bomb)))
+    )
+    async with Transport("http://there", http=http).post("/x", None, ASKED, timeout_s=10.0) as answer:
+        assert len(await answer.read_error()) == 256 * 1024
+
+
+async def test_what_a_client_has_read_and_unpacked_itself_is_taken_as_it_is():
+    packed = gzip.compress(b'{"error": {"message": "come back"}}')
+    http = httpx.MockTransport(lambda _: httpx.Response(503, headers={"content-encoding": "gzip"}, content=packed))
+    with pytest.raises(ProviderUnavailable, match="come back"):
+        await exchange(compatible("http://there/v1", http=http), request(user("x")), policy=RetryPolicy(attempts=1))
 
 
 async def test_an_ordinary_word_of_a_header_is_not_struck_out():
