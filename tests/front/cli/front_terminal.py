@@ -6,11 +6,18 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def _login(slave: int) -> None:
+    """Take *slave* as the controlling terminal; its end hangs up, whatever whoever runs the tests ignores."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    os.login_tty(slave)
 
 
 class Terminal:
@@ -25,7 +32,7 @@ class Terminal:
             command,
             env=environment,
             pass_fds=(slave,),
-            preexec_fn=lambda: os.login_tty(slave),  # noqa: PLW1509 - no thread is at work
+            preexec_fn=lambda: _login(slave),  # noqa: PLW1509 - no thread is at work
         )
         os.close(slave)
         self.raw = ""

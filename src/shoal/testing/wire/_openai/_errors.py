@@ -53,7 +53,8 @@ def problem_message(problem: Problem) -> str:
             wanted = ", ".join(f"'{value}'" for value in problem.wanted)
             return f"Invalid value: '{problem.got}'. Supported values are: {wanted}."
         case _:
-            wanted = " or ".join(_WORDS.get(word, word) for word in problem.wanted)
+            null_last = sorted(problem.wanted, key=lambda word: word == "null")
+            wanted = " or ".join(_WORDS.get(word, word) for word in null_last)
             return f"Invalid type for '{path}': expected {wanted}, but got {_kind(problem.got)} instead."
 
 
