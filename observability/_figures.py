@@ -45,13 +45,13 @@ def figures_of(reader: Reader, run_id: str) -> dict[str, Any]:
 
 
 def _run(row: RunRow, events: Iterable[Event]) -> dict[str, Any]:
-    reason, task = "", ""
+    reason, task, flags = "", "", dict[str, Any]()
     for event in events:
         match event.payload:
             case RunSpawned() as spawned:
                 task = "" if spawned.task is None else str(spawned.task)
             case RunEnded() as ended:
-                reason = ended.reason.partition("\n\n")[0]
+                reason, flags = ended.reason.partition("\n\n")[0], dict(ended.flags)
             case _:
                 pass
     return {
@@ -60,6 +60,7 @@ def _run(row: RunRow, events: Iterable[Event]) -> dict[str, Any]:
         "title": row.title,
         "status": row.status,
         "reason": reason,
+        "flags": flags,
         "task": task,
         "spawned_at": row.spawned_at,
         "ended_at": row.ended_at,

@@ -272,6 +272,10 @@ def _left(payload: StageLeft) -> dict[str, object]:
     return {"reason": payload.reason, "iterations": payload.iterations, **more}
 
 
+def _answered_level(payload: InferenceCompleted) -> Level:
+    return "warning" if payload.finish == "refusal" else "debug"
+
+
 def _answered(payload: InferenceCompleted) -> dict[str, object]:
     usage = payload.billed
     cost = None if payload.cost is None else format(payload.cost, "f")
@@ -369,7 +373,7 @@ _LINES: Mapping[type[Payload], _Line] = {
         "a region declared `stable` keeps changing",
         lambda p: {"region": p.region, "tokens": p.tokens},
     ),
-    InferenceCompleted: (_always("debug"), "inference completed", _answered),
+    InferenceCompleted: (_answered_level, "inference completed", _answered),
     InferenceRetried: (_always("warning"), "inference retried", _retried),
     InferenceFailed: (
         _always("warning"),

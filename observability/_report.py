@@ -114,6 +114,8 @@ def _head(figures: Mapping[str, Any]) -> Iterator[str]:
     yield f"<p>{' · '.join(told)}</p>"
     if run["reason"]:
         yield f'<p class="quiet">{escape(run["reason"])}</p>'
+    if run["flags"]:
+        yield f"<p>flags: {escape(', '.join(run['flags']))}</p>"
 
 
 # --- plots

@@ -38,13 +38,15 @@ class Ended(Generic[T]):
         status: `complete`, `complete_interactive`, `error` or `cancelled`.
         output: What it gave; `None` where it gave nothing.
         reason: Why it ended.
+        flags: Names of what tells a forced end from a clean one, sorted.
     """
 
-    def __init__(self, run_id: str, status: Status, output: T | None, reason: str) -> None:
+    def __init__(self, run_id: str, status: Status, output: T | None, reason: str, flags: tuple[str, ...] = ()) -> None:
         self.run_id = run_id
         self.status: Status = status
         self.output = output
         self.reason = reason
+        self.flags = flags
 
     def __repr__(self) -> str:
         return f"<Ended {self.run_id} {self.status}>"
@@ -81,7 +83,7 @@ class Spawned(Generic[T]):
         """
         ended = await self._running.child_ended(self.run_id)
         output = None if ended.output is None or ended.status == "error" else self._read(str(ended.output))
-        return Ended(self.run_id, ended.status, output, ended.reason)
+        return Ended(self.run_id, ended.status, output, ended.reason, ended.flags)
 
 
 @final

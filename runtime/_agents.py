@@ -12,7 +12,7 @@ from typing import Any
 from shoal.errors import RunNotFound, ShoalError
 from shoal.providers import Text
 from shoal.runtime._control import Cancel, Send, steer
-from shoal.runtime._failures import failure_text, first_paragraph
+from shoal.runtime._failures import failure_text, first_paragraph, without_answer
 from shoal.runtime._host import ChildRequest
 from shoal.runtime._live import Live
 from shoal.runtime.events import ChildEnded, ToolCallCompleted, ToolCallStarted
@@ -114,7 +114,7 @@ def _answer(name: str, ended: ChildEnded) -> ToolResult:
     if ended.output:
         said += f"\n{ended.output}"
     elif ended.status not in ("error", "cancelled"):
-        said += " It gave no answer."
+        said += f" {without_answer(ended)}"
     return ToolResult.of(said)
 
 

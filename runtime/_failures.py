@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shoal.errors import ShoalError
+from shoal.runtime.events import ChildEnded
 
 
 def failure_text(exc: Exception) -> str:
@@ -10,6 +11,20 @@ def failure_text(exc: Exception) -> str:
     said = str(exc).strip()
     kind = "" if isinstance(exc, ShoalError) else f"{type(exc).__name__}: "
     return f"{kind}{said}" if said else type(exc).__name__
+
+
+def answer_of(ended: ChildEnded) -> str:
+    """Return what a model reads of a worker: its answer, or why there is none."""
+    if ended.output:
+        return str(ended.output)
+    refused = ended.status not in ("error", "cancelled") and "replies_refused" in ended.flags
+    return without_answer(ended) if refused else first_paragraph(ended.reason)
+
+
+def without_answer(ended: ChildEnded) -> str:
+    """Return what a model reads of a run that ended well and said nothing."""
+    refused = ": its model refused to give one" if "replies_refused" in ended.flags else ""
+    return f"It gave no answer{refused}."
 
 
 def first_paragraph(reason: str) -> str:

@@ -15,7 +15,7 @@ from shoal.blueprints import FanOut
 from shoal.errors import ShoalError
 from shoal.providers import Message, Text
 from shoal.runtime._agents import handed_over
-from shoal.runtime._failures import failure_text, first_paragraph
+from shoal.runtime._failures import answer_of, failure_text
 from shoal.runtime._host import ChildRequest
 from shoal.runtime._live import Live
 from shoal.runtime._people import approved
@@ -72,7 +72,7 @@ class Fate(msgspec.Struct, frozen=True):
         ended = None if self.child is None else self.child.ended
         if ended is None:
             return "" if self.refused is None else str(self.refused.why)
-        return str(ended.output or first_paragraph(ended.reason))
+        return answer_of(ended)
 
 
 @final

@@ -79,7 +79,15 @@ class Standing:
             return None
         usage, cost = self.subtree
         output = None if outcome.output is None else Text.of(outcome.output)
-        return ChildEnded(outcome.run_id, outcome.status, output, outcome.reason, msgspec.structs.astuple(usage), cost)
+        return ChildEnded(
+            outcome.run_id,
+            outcome.status,
+            output,
+            outcome.reason,
+            msgspec.structs.astuple(usage),
+            cost,
+            tuple(sorted(outcome.flags)),
+        )
 
 
 @final

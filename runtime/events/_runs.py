@@ -240,7 +240,7 @@ class ChildSpawned(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 @final
 class ChildEnded(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A child run ended: how, with what answer, and what its subtree used."""
+    """A child run ended: how, with what answer, what its subtree used, and the names of its flags, sorted."""
 
     child: str
     status: Status
@@ -248,6 +248,7 @@ class ChildEnded(msgspec.Struct, frozen=True, gc=False, array_like=True):
     reason: str = ""
     usage: tuple[int, ...] = ()
     cost: Decimal | None = None
+    flags: tuple[str, ...] = ()
 
 
 @final

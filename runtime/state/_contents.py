@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shoal.errors import DefinitionMissing
 from shoal.providers import EMPTY, Message, ProviderState, Text
-from shoal.runtime._failures import first_paragraph
+from shoal.runtime._failures import answer_of
 from shoal.runtime.context import WHOLE
 from shoal.runtime.events import (
     ChildEnded,
@@ -46,7 +46,7 @@ def content_of(state: RunRecord, source: int, index: int) -> Message:
             return Message("user", (Text.of(f"{heading_of(item, 'refused')}\n{why}"),))
         case ChildEnded():
             heading = state.children[payload.child].heading
-            return Message("user", (Text.of(f"{heading}\n{payload.output or first_paragraph(payload.reason)}"),))
+            return Message("user", (Text.of(f"{heading}\n{answer_of(payload)}"),))
         case _:
             raise DefinitionMissing(f"run {state.run_id} refers to event {source}, which holds no text")
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from shoal.providers import Finish
 from shoal.runtime.context import Epoch, PromptAmended, PromptEpoch, declared_stable, load_rendering
 from shoal.runtime.events import Event, InferenceCompleted, InferenceFailed, InferenceStarted, TokensMeasured
 from shoal.runtime.state._record import RunRecord
 from shoal.runtime.state._visit import Turn
+
+_FLAGS: Mapping[Finish, str] = {"refusal": "replies_refused", "length": "replies_cut"}
+"""What a run is flagged with whose model stopped so: it goes on, and may end with no answer, or with half of one."""
 
 
 def on_epoch(state: RunRecord, event: Event, payload: PromptEpoch) -> None:
@@ -56,6 +62,8 @@ def _note_request(state: RunRecord, payload: InferenceStarted) -> None:
 def on_completed(state: RunRecord, event: Event, payload: InferenceCompleted) -> None:
     if event.seq > state.copied:
         _bill(state, payload)
+    if payload.finish in _FLAGS and payload.purpose in ("stage", "routing"):
+        state.raise_flag(_FLAGS[payload.finish])
     call = state.frames.hear(event, payload)
     if call is not None:
         state.restarts = []

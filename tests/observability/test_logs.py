@@ -16,7 +16,7 @@ from spankit import CHILD, LISTS, ROOT, Story, blueprint, one, played, spans_of
 from shoal.blueprints import Blueprint, Observations, Region, Stage, load, resolve
 from shoal.errors import JournalDamaged
 from shoal.observability import Logs, logs, trace_of
-from shoal.providers import Text
+from shoal.providers import Finish, Text
 from shoal.runtime import Event, MemoryJournal, Program
 from shoal.runtime._bundle import bundle_of
 from shoal.runtime.context import ContextCompacted, PromptEpoch
@@ -26,6 +26,7 @@ from shoal.runtime.events import (
     ChildSpawned,
     GateBlocked,
     GateForced,
+    InferenceCompleted,
     InferenceFailed,
     InferenceRetried,
     InferenceStarted,
@@ -123,6 +124,10 @@ def test_a_reply_budget_that_was_cut_is_a_warning_and_any_other_is_no_line():
     assert (line["level"], line["reply_tokens"], line["wanted_tokens"]) == ("warning", 100, 400)
 
 
+def answered(finish: Finish) -> InferenceCompleted:
+    return InferenceCompleted("stage", 0, Text.of(""), (), (1, 0, 0, 0, 0, 0), None, (), finish)
+
+
 SAID: list[tuple[Payload, str, str, dict[str, object]]] = [
     (
         VolatilityBroken("rules", 90),
@@ -141,6 +146,8 @@ SAID: list[tuple[Payload, str, str, dict[str, object]]] = [
     (RunRestarted("Traceback\nKeyError: 1", 1), "run restarted", "error", {"error": "KeyError: 1", "attempt": 1}),
     (ChildSpawned(CHILD, "worker"), "child spawned", "debug", {"child": CHILD, "agent": "worker"}),
     (ChildEnded(CHILD, "error", None), "child ended", "debug", {"status": "error"}),
+    (answered("refusal"), "inference completed", "warning", {"finish": "refusal"}),
+    (answered("stop"), "inference completed", "debug", {"finish": "stop"}),
     (GateBlocked("tell", "require_regions", 2), "gate blocked", "info", {"target": "tell", "attempt": 2}),
     (GateForced("tell", "require_regions"), "gate forced", "warning", {"requirement": "require_regions"}),
     (ModelChanged("p", "m", 9, "busy"), "model changed", "warning", {"provider": "p", "reason": "busy"}),

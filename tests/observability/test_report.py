@@ -202,6 +202,17 @@ async def test_a_run_that_did_nothing_has_a_page_too(tmp_path: Path):
     assert "No request was answered." in page
 
 
+async def test_a_report_names_the_flags_of_its_run():
+    journal = MemoryJournal()
+    async with Swarm([scripted(Say("", finish="refusal"), "told")], journal, clock=virtual()) as swarm:
+        run = await swarm.spawn(TWO, task="x")
+        await run.result()
+    figures = figures_of(journal, run.run_id)
+    assert figures["run"]["flags"] == {"replies_refused": 1}
+    assert "<p>flags: replies_refused</p>" in html_of(figures)
+    assert "flags:" not in html_of({**figures, "run": {**figures["run"], "flags": {}}})
+
+
 async def test_a_run_that_was_cancelled_in_a_stage_closes_its_visit():
     journal = MemoryJournal()
     async with Swarm([scripted(Say("late", delay_s=100))], journal, clock=virtual()) as swarm:

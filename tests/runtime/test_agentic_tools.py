@@ -302,6 +302,17 @@ async def test_a_function_spawns_a_blueprint_and_reads_what_it_gave():
 
 
 @shoal.agentic
+async def watchful(ctx: shoal.Context) -> list[str]:
+    """Return the flags of a child."""
+    return list((await (await ctx.spawn(blueprint(stage(available_tools=())), task="x")).result()).flags)
+
+
+async def test_a_function_sees_the_flags_of_what_it_spawned():
+    outcome, _ = await called(watchful.bound(), ScriptedProvider(Say("", finish="refusal")))
+    assert outcome.output == ["replies_refused"]
+
+
+@shoal.agentic
 async def typed_child(ctx: shoal.Context) -> list[int]:
     """Give numbers."""
     return [1, 2]

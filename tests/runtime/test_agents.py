@@ -112,6 +112,15 @@ async def test_an_agent_that_is_waited_for_answers_in_the_call_that_started_it(t
     ]
 
 
+async def test_a_model_reads_that_its_agent_gave_no_answer_because_its_model_refused(tmp_path: Path, work: Path):
+    path = child_files(tmp_path)
+    asked = does("spawn_agent", blueprint=path, task="count", wait=True)
+    provider = cast([asked, "done"], [Say("", finish="refusal")])
+    _, events = await run_parent(provider, work)
+    assert results(provider) == ["[child complete] It gave no answer: its model refused to give one."]
+    assert [ended.flags for ended in payloads(events, "ChildEnded")] == [("replies_refused",)]
+
+
 async def test_an_agent_sees_its_task_and_its_seeds_and_nothing_else_of_its_parent(tmp_path: Path, work: Path):
     path = child_files(tmp_path)
     asked = does("spawn_agent", blueprint=path, task="count", seeds={"brief": "gently"}, wait=True)

@@ -158,6 +158,14 @@ async def test_an_item_with_a_seed_that_the_worker_does_not_take_is_refused_alon
     assert "takes no seed 'nonsense'; it takes `path`" in report
 
 
+async def test_a_worker_whose_model_refuses_is_told_of_in_the_place_of_its_answer(tmp_path: Path):
+    provider = script(items("a"), "merged", answers={"a": Say("", finish="refusal")})
+    async with swarm_of(provider) as swarm:
+        run = await swarm.spawn(lead(worker(tmp_path)), task="x")
+        await run.result()
+        assert run.region("finds") == "--- a (complete) ---\nIt gave no answer: its model refused to give one."
+
+
 async def test_a_worker_that_owes_an_output_and_gives_none_has_failed(tmp_path: Path):
     owing = Stage("read", mode="output", require_output=True, nudge=NO_NUDGE)
     provider = script(items("a"), "merged", answers={"a": "no"})
