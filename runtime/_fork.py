@@ -30,6 +30,7 @@ from shoal.runtime.events import (
     RunPaused,
     RunResumed,
     RunSpawned,
+    StageEntered,
     ToolCallCompleted,
     ToolCallStarted,
     TransitionChosen,
@@ -50,15 +51,32 @@ class Copy(msgspec.Struct, frozen=True):
 
     Args:
         run_id: Its id.
+        source: The other.
         made: How it was spawned, and what it is made of where its history ends.
         paused: It waits for somebody where its history ends.
         events: What it begins with, oldest first.
     """
 
     run_id: str
+    source: str
     made: RunSpawned
     paused: bool
     events: tuple[Event, ...]
+
+    @property
+    def over(self) -> bool:
+        """Its history ends with its end."""
+        return isinstance(self.events[-1].payload, RunEnded)
+
+    @property
+    def stage(self) -> str | None:
+        """The stage it goes on in; `None` where its history ends before its first."""
+        for event in reversed(self.events):
+            if isinstance(event.payload, StageEntered):
+                return event.payload.stage
+            if isinstance(event.payload, TransitionChosen) and event.payload.target is not None:
+                return event.payload.target
+        return None
 
 
 def plan_fork(reader: Reader, run_id: str, at: int | None, new_id: Callable[[], str]) -> Sequence[Copy]:
@@ -161,7 +179,7 @@ def _copy(source: str, history: Sequence[Event], renamed: Mapping[str, str]) -> 
     first = Event(run_id, 1, history[0].at, msgspec.structs.replace(spawned, **changes))
     events = (first, *(Event(run_id, e.seq, e.at, _renaming(e.payload, renamed)) for e in history[1:]))
     waiting = [event.payload for event in events if isinstance(event.payload, RunPaused | RunResumed)]
-    return Copy(run_id, made, bool(waiting) and isinstance(waiting[-1], RunPaused), events)
+    return Copy(run_id, source, made, bool(waiting) and isinstance(waiting[-1], RunPaused), events)
 
 
 def _renaming(payload: Payload, renamed: Mapping[str, str]) -> Payload:

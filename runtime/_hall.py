@@ -33,7 +33,7 @@ from shoal.runtime._programs import Programs
 from shoal.runtime._run import Begun, RunActor
 from shoal.runtime._serving import Servants
 from shoal.runtime._spawn import Announced, Birth, Drafting, conceive, part_of
-from shoal.runtime.events import Lane
+from shoal.runtime.events import Lane, RunSpawned
 from shoal.runtime.journal import Journal
 from shoal.runtime.program import Program
 from shoal.runtime.scripts import Sandbox
@@ -173,6 +173,31 @@ class Hall:
         if self.closing:
             raise SpawnRefused("this swarm is closing; it starts nothing new")
 
+    def check_fit(
+        self, run_id: str, program: Program, made: RunSpawned, stage: str | None, given: Sequence[Tool]
+    ) -> None:
+        """See that a run of the journal can go on here.
+
+        Args:
+            run_id: The run, for the message.
+            program: What it is made of.
+            made: How it was spawned, and what it is made of where it goes on.
+            stage: The stage that it goes on in; `None` where it was in none.
+            given: The functions that it was given as tools.
+
+        Raises:
+            DefinitionMissing: It needs a function that is not here.
+            SpawnRefused: Nobody here serves the stage.
+        """
+        self.programs.check_functions(made, given)
+        self.programs.check_function(program)
+        going_on = None if stage is None else program.stages.get(stage)
+        if going_on is not None and program.function is None:
+            try:
+                self.serving(going_on.model, made.model, made.default_model)
+            except SpawnRefused as error:
+                raise SpawnRefused(f"run {run_id} cannot go on in stage {stage!r}: {error}") from error
+
     async def take_up(self, run_id: str, program: Program, resumed_by: str) -> None:
         """Let a run of the journal live here again, made of *program*; one that does by now is left alone.
 
@@ -224,7 +249,8 @@ class Hall:
         """Copy the history of a run up to *at* into a new run, let that live here, and return its id.
 
         Raises:
-            RunNotFound, SpawnRefused, JournalDamaged: See `plan_fork`.
+            RunNotFound, JournalDamaged: See `plan_fork`.
+            SpawnRefused: The same, or nobody here serves the stage that a copy goes on in; nothing was journaled.
             DefinitionMissing: What the run is made of cannot be had.
         """
         self._check_open()
@@ -232,7 +258,8 @@ class Hall:
         copies = plan_fork(self.journal, run_id, at, self.clock.new_id)
         programs = {copy.run_id: self.programs.defined(copy.made.definition, tools) for copy in copies}
         for copy in copies:
-            self.programs.check_functions(copy.made, tools)
+            if not copy.over:
+                self.check_fit(copy.source, programs[copy.run_id], copy.made, copy.stage, tools)
         for copy in copies:
             for event in copy.events:
                 self.journal.graft(event)

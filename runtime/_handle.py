@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, final, overload
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, cast, final, overload
 import anyio
 from typing_extensions import TypeVar
 
-from shoal.errors import RunCancelled, RunFailed
+from shoal.errors import JournalFailed, RunCancelled, RunFailed, RunInterrupted
 from shoal.providers import TextDelta, Usage
 from shoal.runtime._accounts import account_of
 from shoal.runtime._attachment import Attachable, SeedValue
@@ -101,6 +101,15 @@ def outcome_of(state: RunState, ended: RunEnded) -> Outcome:
     )
 
 
+def left_behind(run_id: str) -> RunInterrupted:
+    """Return the error of whoever waits for a run while the swarm closes that it was got from."""
+    return RunInterrupted(
+        f"the swarm was closed while run {run_id} was waited for; wait for it inside the swarm's block, or open a "
+        f"swarm with the same journal and take it up with `await swarm.resume_tree({run_id!r})`",
+        run_id=run_id,
+    )
+
+
 @final
 class Run(Generic[OutputT_co]):
     """One execution of a blueprint, as its user holds it; it may live here, sleep in the journal, or be over.
@@ -146,7 +155,8 @@ class Run(Generic[OutputT_co]):
         Raises:
             RunFailed, RunCancelled: It ended so, with *check*.
             RunIsPaused: It waits for somebody.
-            RunInterrupted: It is not over, and no process hosts it: take it up with `Swarm.resume_tree`.
+            RunInterrupted: It is not over, and no process hosts it, or the swarm closed meanwhile: take it up with
+                `Swarm.resume_tree`.
             JournalFailed: Its journal cannot be written; it stopped where it was.
             OutputInvalid: It is complete, and its answer is not of the type that its spawn asked for.
         """
@@ -170,20 +180,17 @@ class Run(Generic[OutputT_co]):
             after: Seq of the last event that is known; 0 for all.
             deltas: Yield `TextDelta` values between them as replies stream. They have no seq and are not journaled; a
                 slow reader misses some. After `InferenceRetried`, forget the deltas that came before.
+
+        Raises:
+            RunInterrupted: The swarm closed before the run was over.
         """
-        source = self._mixed(after) if deltas else self._plain(after)
-        async with aclosing(source) as events:
+        async with aclosing(self._followed(after, deltas=deltas)) as events:
             async for event in events:
                 yield event
                 if isinstance(event, Event) and isinstance(event.payload, RunEnded):
                     return
 
-    async def _plain(self, after: int) -> AsyncGenerator[Event]:
-        async with aclosing(self._swarm.journal.tail(self.run_id, after=after)) as events:
-            async for event in events:
-                yield event
-
-    async def _mixed(self, after: int) -> AsyncGenerator[Event | TextDelta]:
+    async def _followed(self, after: int, *, deltas: bool) -> AsyncGenerator[Event | TextDelta]:
         swarm, run_id = self._swarm, self.run_id
         held: deque[TextDelta] = deque(maxlen=_DELTAS_HELD)
         woken = anyio.Event()
@@ -195,14 +202,23 @@ class Run(Generic[OutputT_co]):
         def wake() -> None:
             woken.set()  # whichever event is waited for now, not the first one
 
-        with swarm.watching(run_id, show), swarm.journal.listening(run_id, wake):
+        shown = swarm.watching(run_id, show) if deltas else nullcontext()
+        with shown, swarm.journal.listening(run_id, wake), swarm.closing(wake) as closed:
             while True:
                 woken = anyio.Event()
+                over = closed()  # what is read behind that is all that there will be
                 while held:  # what streamed came before the events that end it
                     yield held.popleft()
-                for event in swarm.journal.read(run_id, after=after):
-                    after = event.seq
-                    yield event
+                try:
+                    for event in swarm.journal.read(run_id, after=after):
+                        after = event.seq
+                        yield event
+                except JournalFailed as gone:
+                    if not over:
+                        raise
+                    raise left_behind(run_id) from gone  # it was closed with the swarm
+                if over:
+                    raise left_behind(run_id)
                 await woken.wait()
 
     def ledger(self) -> Ledger:

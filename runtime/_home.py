@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Container, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Container, Generator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import final
 
@@ -25,7 +25,7 @@ from shoal.errors import RunEnded as RunIsOver
 from shoal.runtime._budget import Purses
 from shoal.runtime._claims import Claims
 from shoal.runtime._control import LOOK_S, Cancel, Reach, steer
-from shoal.runtime._handle import Outcome
+from shoal.runtime._handle import Outcome, left_behind
 from shoal.runtime._host import Host
 from shoal.runtime._keeper import Keeper
 from shoal.runtime._keys import tree_of
@@ -65,6 +65,9 @@ class Home:
         self.purses = Purses(self.journal, self.clock, self.state, self.keeper.reach)
         self._crashes: dict[str, str] = {}
         """What the last life of a run crashed with, until its next one asks."""
+        self.closed = False
+        """Nothing happens here any more, so what waits for a run would wait for ever."""
+        self._at_close: list[Callable[[], None]] = []
 
     def __repr__(self) -> str:
         return f"<Home of {len(self.live)} runs>"
@@ -84,6 +87,24 @@ class Home:
         """Return the state of a run: the live one, or what its journal adds up to."""
         live = self.live.get(run_id)
         return self.load(run_id) if live is None else live.state
+
+    # --- the end of the swarm
+
+    def close(self) -> None:
+        """Tell whoever waits for a run that nothing happens here any more: the runs have stopped."""
+        self.closed = True
+        self.standings.pulse()
+        for wake in tuple(self._at_close):
+            wake()
+
+    @contextmanager
+    def closing(self, wake: Callable[[], None]) -> Generator[None]:
+        """Call *wake* when the swarm closes, while the block runs."""
+        self._at_close.append(wake)
+        try:
+            yield
+        finally:
+            self._at_close.remove(wake)
 
     # --- lives
 
@@ -223,16 +244,19 @@ class Home:
 
         Raises:
             RunIsPaused: It waits for somebody.
-            RunInterrupted: No process hosts it.
+            RunInterrupted: No process hosts it, or the swarm closed before it was over.
             JournalFailed: Its journal cannot be written.
         """
         while True:
-            standing = self.settled(run_id)
+            # The journal may be closed with the swarm.
+            standing = self.standings.of(run_id) if self.closed else self.settled(run_id)
             if standing.outcome is not None:
                 return standing.outcome
             standing.check(run_id)
             if standing.paused is not None and not wait_paused:
                 raise _is_paused(run_id, standing.paused)
+            if self.closed:
+                raise left_behind(run_id)
             if not wait_paused and self.adrift(self.journal.find(run_id)):
                 raise RunInterrupted(
                     f"run {run_id} was interrupted: it is not over, and no process hosts it; take it up with "

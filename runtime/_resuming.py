@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.blueprints import Blueprint
-from shoal.errors import JournalDamaged, SpawnRefused
+from shoal.errors import JournalDamaged
 from shoal.errors import RunEnded as RunIsOver
 from shoal.runtime._change import made_of
 from shoal.runtime._control import Cancel, Resume, steer
@@ -30,14 +30,7 @@ def _defined(hall: Hall, row: RunRow, given: Sequence[Tool]) -> Program:
     deque(islice(hall.journal.read(row.run_id), BORN), maxlen=0)  # without these there is nothing to go on from
     made = made_of(hall.journal, row.run_id)
     program = hall.programs.defined(made.definition, given)
-    hall.programs.check_functions(made, given)
-    hall.programs.check_function(program)
-    stage = None if row.stage is None else program.stages.get(row.stage)
-    if stage is not None and program.function is None:
-        try:
-            hall.serving(stage.model, made.model, made.default_model)
-        except SpawnRefused as error:
-            raise SpawnRefused(f"run {row.run_id} cannot go on in stage {row.stage!r}: {error}") from error
+    hall.check_fit(row.run_id, program, made, row.stage, given)
     return program
 
 

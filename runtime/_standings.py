@@ -99,6 +99,11 @@ class Standings:
             standing = self._by_run[run_id] = Standing()
         return standing
 
+    def pulse(self) -> None:
+        """Wake whoever waits for any of them."""
+        for standing in tuple(self._by_run.values()):
+            standing.pulse()
+
     def forget(self, before: float, *, besides: Mapping[str, object]) -> None:
         """Forget what the journal says as well: runs that ended before *before* (monotonic seconds), or sleep.
 

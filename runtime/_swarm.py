@@ -7,7 +7,17 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Awaitable, Callable, Collection, Container, Generator, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Container,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import AsyncExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -46,7 +56,7 @@ from shoal.runtime._started import Started
 from shoal.runtime._statistics import SwarmStatistics, statistics_of
 from shoal.runtime._trees import HALL
 from shoal.runtime.context import SHIPPED, Components, ContextComponent
-from shoal.runtime.events import BudgetGiven
+from shoal.runtime.events import BudgetGiven, Event
 from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow, RunStatus
 from shoal.runtime.ledger import Ledger
 from shoal.runtime.scripts import Functions
@@ -166,6 +176,7 @@ class Swarm:
         self._stack.callback(hall.sandbox.close)
         self._stack.callback(self._detach)
         # Children of trees that users start find their swarm by it: the tasks of the root run in this context.
+        self._stack.callback(hall.home.close)  # before the journal closes, and once nothing can be added to it
         token = HALL.set(hall)
         try:
             await self._stack.enter_async_context(running(root.tree, observer=root.observe))
@@ -650,6 +661,7 @@ class Swarm:
 
         Raises:
             RunNotFound: The journal has no such run, or the run no such event.
+            SpawnRefused: Nobody here serves the stage that the fork, or a child of it, goes on in; nothing was made.
             DefinitionMissing: What the run is made of cannot be had.
             JournalDamaged: An event up to there cannot be read.
         """
@@ -784,9 +796,19 @@ class Swarm:
         with self.hall.watching(run_id, watcher):
             yield
 
-    def events(self, run_id: str, *, after: int = 0) -> Any:
-        """Return the events of a run behind seq *after*, oldest first, and new ones as they become durable."""
-        return self.journal.tail(run_id, after=after)
+    @contextmanager
+    def closing(self, wake: Callable[[], None]) -> Generator[Callable[[], bool]]:
+        """Have *wake* called when the swarm closes, while the block runs, and yield what says whether it has."""
+        hall = self._hall
+        if hall is None:
+            yield lambda: True
+        else:
+            with hall.home.closing(wake):
+                yield lambda: hall.home.closed
+
+    def events(self, run_id: str, *, after: int = 0) -> AsyncIterator[Event]:
+        """Return the events of a run behind seq *after*, and new ones as they become durable; see `Run.events`."""
+        return self.get(run_id).events(after=after)
 
 
 def _unix(at: float | datetime) -> float:

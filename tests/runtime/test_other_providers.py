@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import anyio
 import pytest
 from runkit import blueprint, events_of, kinds, payloads, stage, swarm_of
 
@@ -12,6 +13,8 @@ from shoal.blueprints import Edge, ModelChoice, ModelSettings
 from shoal.errors import RunIsPaused, SpawnRefused, StartFailed
 from shoal.providers import offline
 from shoal.runtime import agent
+from shoal.runtime._fork import Copy
+from shoal.runtime.events import RunSpawned
 from shoal.runtime.journal import MemoryJournal
 from shoal.testing import Say, ScriptedProvider
 
@@ -81,3 +84,57 @@ async def test_an_agent_of_a_tree_whose_stage_nobody_serves_does_not_start():
             await swarm.start(tree())
         [run] = swarm.runs()
         assert payloads(events_of(swarm, run), "RunEnded") == []
+
+
+# --- forks
+
+
+async def test_a_fork_whose_stage_nobody_serves_is_refused_and_nothing_is_made():
+    journal = MemoryJournal()
+    async with swarm_of(named("one", "a"), named("two", "b"), journal=journal) as swarm:
+        run = await swarm.spawn(BOTH, task="x")
+        await run.result()
+    async with swarm_of(named("one", "a"), journal=journal, seed=1) as swarm:
+        why = f"run {run.run_id} cannot go on in stage 'second': no provider here serves two"
+        with pytest.raises(SpawnRefused, match=why):
+            await swarm.fork(run.run_id)
+        assert [row.run_id for row in journal.runs()] == [run.run_id]
+
+
+async def test_a_fork_asks_nothing_of_the_stages_that_come_before_or_behind_its_own():
+    journal = MemoryJournal()
+    async with swarm_of(named("one", "a"), named("two", "b"), journal=journal) as swarm:
+        run = await swarm.spawn(BOTH, task="x")
+        await run.result()
+    async with swarm_of(named("two", "again"), journal=journal, seed=1) as swarm:
+        fork = await swarm.fork(run.run_id)
+        assert (await fork.result()).output == "again"
+
+
+async def test_a_fork_is_refused_where_nobody_serves_a_child_that_worked():
+    journal = MemoryJournal()
+    child = blueprint(replace(stage("below", available_tools=(), transitions=()), model=TWO))
+    async with swarm_of(
+        named("one", Say("late", delay_s=600.0)), named("two", Say("late", delay_s=600.0)), journal=journal
+    ) as swarm:
+        run = await swarm.spawn(blueprint(replace(BOTH.stages[0], transitions=())), task="x")
+        below = await run.spawn(child, task="y")
+        await anyio.sleep(1)
+    async with swarm_of(named("one", "a"), journal=journal, seed=1) as swarm:
+        with pytest.raises(SpawnRefused, match=f"run {below.run_id} cannot go on in stage 'below'"):
+            await swarm.fork(run.run_id)
+        assert len(journal.runs()) == 2
+
+
+async def test_a_fork_between_two_stages_needs_who_serves_the_one_that_it_goes_to():
+    journal = MemoryJournal()
+    async with swarm_of(named("one", "a"), named("two", "b"), journal=journal) as swarm:
+        run = await swarm.spawn(BOTH, task="x")
+        await run.result()
+        [chosen, _] = [e for e in events_of(swarm, run) if e.kind == "TransitionChosen"]
+    source, history = run.run_id, tuple(journal.read(run.run_id))[: chosen.seq]
+    made = history[0].payload
+    assert isinstance(made, RunSpawned)
+    assert Copy("fork", source, made, False, history).stage == "second"
+    assert Copy("fork", source, made, False, history[: chosen.seq - 1]).stage == "first"
+    assert Copy("fork", source, made, False, history[:1]).stage is None
