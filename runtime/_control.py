@@ -17,6 +17,7 @@ from shoal import errors
 from shoal.errors import ConfigInvalid, RunNotFound, RunOwned, ShoalError
 from shoal.errors import RunEnded as RunIsOver
 from shoal.providers import Text
+from shoal.runtime._claims import Claims
 from shoal.runtime._clock import Clock
 from shoal.runtime._edges import end
 from shoal.runtime._keeper import Keeper
@@ -114,6 +115,7 @@ class Steered(Protocol):
     journal: Journal
     clock: Clock
     keeper: Keeper
+    claims: Claims
 
     def moved(self, live: Live) -> None:
         """Take note that a run waits, or is over."""
@@ -192,15 +194,8 @@ async def _write_to(home: Steered, run_id: str, command: Command, done: Callable
     """Carry out *command* on runs that nobody hosts: what has to be done to them is written to them."""
     if isinstance(command, Resume):
         raise RunNotFound(f"no process hosts run {run_id}; take it up with `shoal resume {run_id}`", run_id=run_id)
-    shared = home.journal.shared
-    tree = _concerned(home, run_id, command)
-    if shared is not None:
-        shared.claim(tree, now=home.clock.unix())
-    try:
+    with home.claims.held(_concerned(home, run_id, command)):
         await obey(home, run_id, command, done)
-    finally:
-        if shared is not None:
-            shared.release(tree)
 
 
 async def obey(home: Steered, run_id: str, command: Command, done: Callable[[], None] | None = None) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from typing import final
 
@@ -15,7 +15,7 @@ import anyio
 
 from shoal.actors import ChildSpec, DynamicSupervisor, SupervisionEvent
 from shoal.blueprints import ModelSettings
-from shoal.errors import SpawnRefused
+from shoal.errors import AlreadyStarted, ShoalError, SpawnRefused
 from shoal.providers import Breaker, ReasoningDelta, TextDelta
 from shoal.runtime import _threads
 from shoal.runtime._change import change
@@ -198,11 +198,23 @@ class Hall:
             except SpawnRefused as error:
                 raise SpawnRefused(f"run {run_id} cannot go on in stage {stage!r}: {error}") from error
 
-    async def take_up(self, run_id: str, program: Program, resumed_by: str | None) -> None:
-        """Let a run of the journal live here again, made of *program*."""
+    async def take_up(self, run_id: str, program: Program, resumed_by: str) -> None:
+        """Let a run of the journal live here again, made of *program*; one that does by now is left alone.
+
+        A call that is cancelled while the run starts does not stop the start.
+        """
         async with self.home.keeper.moving(run_id):
+            if run_id in self.home.keeper.made_of:  # somebody else took its tree up at the same time
+                return
             self.home.keeper.made_of[run_id] = program
-            await self._house(run_id, None, resumed_by)
+            try:
+                await self._house(run_id, None, resumed_by)
+            except anyio.get_cancelled_exc_class():
+                self.home.keeper.bring_up(run_id, program, resumed_by)
+                raise
+            except ShoalError:
+                self.home.keeper.made_of.pop(run_id, None)
+                raise
 
     async def change(self, run_id: str, program: Program) -> bool:
         """Have a run that is paused, or that nobody hosts, made of *program* from here on; say whether that differs.
@@ -261,7 +273,8 @@ class Hall:
         return copies[0].run_id
 
     async def _house_again(self, run_id: str) -> None:
-        await self._house(run_id, None, self.home.keeper.resumed_by(run_id))
+        with suppress(AlreadyStarted):  # by a call that was cancelled before it knew
+            await self._house(run_id, None, self.home.keeper.resumed_by(run_id))
 
     async def _house(self, run_id: str, fresh: RunState | None, resumed_by: str | None) -> None:
         first = [Begun(run_id, fresh, resumed_by)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Container, Generator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import final
@@ -23,6 +23,7 @@ from shoal.errors import (
 )
 from shoal.errors import RunEnded as RunIsOver
 from shoal.runtime._budget import Purses
+from shoal.runtime._claims import Claims
 from shoal.runtime._control import LOOK_S, Cancel, Reach, steer
 from shoal.runtime._handle import Outcome, left_behind
 from shoal.runtime._host import Host
@@ -60,6 +61,7 @@ class Home:
         self.keeper = Keeper(
             host, runs, self.standings, house, self._abandon, self._stop_at_budget, self.load, self._failed
         )
+        self.claims = Claims(self.journal, self.clock, self.keeper.made_of)
         self.purses = Purses(self.journal, self.clock, self.state, self.keeper.reach)
         self._crashes: dict[str, str] = {}
         """What the last life of a run crashed with, until its next one asks."""
@@ -121,7 +123,7 @@ class Home:
         self.keeper.left(live, stopped=crash is None)
         if live.state.ended is not None:
             self.purses.forget(live)
-        elif not self.keeper.keeps(live.run_id):  # a tree that it was an agent of was stopped
+        elif live.run_id not in self.keeper.made_of:  # a tree that it was an agent of was stopped
             self.standings.of(live.run_id).pulse()
         if crash is not None:
             self._crashes[live.run_id] = crash
@@ -204,21 +206,27 @@ class Home:
                 standing.paused = self.load(run_id).paused
         return standing
 
-    def hosted(self) -> Mapping[str, str]:
-        """Return which other process that lives hosts each run that is not over, by run id."""
+    def others(self) -> frozenset[str]:
+        """Return the names of the other processes that live."""
         shared = self.journal.shared
-        return {} if shared is None else shared.owners(now=self.clock.unix())
+        return frozenset() if shared is None else shared.others(now=self.clock.unix())
 
-    def adrift(self, row: RunRow, hosted: Callable[[], Mapping[str, str]] | None = None) -> bool:
+    def adrift(self, row: RunRow, others: Callable[[], Container[str | None]] | None = None) -> bool:
         """Say whether a run goes on nowhere: it is neither over nor paused, and no process hosts it.
 
         Args:
             row: What the register says of it.
-            hosted: Returns what `hosted` does, for whoever asks of many; `None` asks anew.
+            others: Returns the other processes that lived before and after the register was read, for whoever asks of
+                many runs; `None` asks anew.
         """
         if row.status != "running" or self.keeper.keeps(row.run_id) or self._is_expected(row):
             return False
-        return row.run_id not in (hosted or self.hosted)()
+        if others is not None:
+            return row.host not in others()
+        if row.host in self.others():
+            return False
+        again = self.journal.find(row.run_id)  # its host may have ended it and left between the two looks
+        return (again.status, again.host) == (row.status, row.host)
 
     def _is_expected(self, row: RunRow) -> bool:
         """Say whether a run is an agent's whose tree is up here: it may be between two starts."""
@@ -256,7 +264,7 @@ class Home:
                     run_id=run_id,
                 )
             # What another process does to it nobody tells: that is looked for.
-            with anyio.move_on_after(math.inf if self.keeper.keeps(run_id) else LOOK_S):
+            with anyio.move_on_after(math.inf if run_id in self.keeper.made_of else LOOK_S):
                 await standing.wait()
 
     def _settle(self, standing: Standing, run_id: str) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import final
 
 import anyio
 
-from shoal.errors import RunNotFound
+from shoal.errors import JournalFailed, RunNotFound
 from shoal.runtime._clock import Clock
 from shoal.runtime.journal import Journal, RunRow
 
 _POLL_S = 0.2
+_GIVE_BACK_S = 5.0
 
 
 @final
@@ -41,7 +42,13 @@ class Keys:
             await self._busy[key].wait()
         self._busy[key] = anyio.Event()
         try:
-            yield await self._settled(key, run_id)
+            found = await self._settled(key, run_id)
+            try:
+                yield found
+            except BaseException:
+                if isinstance(found, str):
+                    await self._give_back(key)
+                raise
         finally:
             self._busy.pop(key).set()
 
@@ -58,6 +65,16 @@ class Keys:
             if ours is not None:
                 return ours
             await anyio.sleep(_POLL_S)
+
+    async def _give_back(self, key: str) -> None:
+        """Leave *key* to other processes, which would wait for its run as long as this one lives."""
+        shared = self._journal.shared
+        if shared is None:
+            return
+        with anyio.move_on_after(_GIVE_BACK_S, shield=True), suppress(JournalFailed):
+            # Of a spawn that was cancelled the run may be on its way: it comes to be before another may.
+            await self._journal.barrier()
+            shared.give_back(key)
 
 
 _AGENTS = "agent /swarm/runs/"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,24 +24,6 @@ from shoal.runtime.tools import Tool
 
 RESTART = "restart"
 """Who resumed a run that a process takes up again, as its `RunResumed` says it."""
-
-
-@contextmanager
-def claimed(hall: Hall, run_ids: Sequence[str]) -> Generator[None]:
-    """Make this process the host of those runs, all or none; they are given up where the block raises.
-
-    Raises:
-        RunOwned: Another process hosts one of them.
-    """
-    shared = hall.journal.shared
-    if shared is not None:
-        shared.claim(run_ids, now=hall.clock.unix())
-    try:
-        yield
-    except BaseException:
-        if shared is not None:
-            shared.release(run_ids)
-        raise
 
 
 def _defined(hall: Hall, row: RunRow, given: Sequence[Tool]) -> Program:
@@ -137,18 +119,18 @@ async def resume_tree(
         )
     hosted = hall.home.keeper.made_of
     asleep = [each for each in rows if each.run_id not in hosted]
-    with claimed(hall, [each.run_id for each in asleep]):
+    with hall.home.claims.held([each.run_id for each in asleep]):
         # Every definition is read first: what is missing refuses the whole tree before any of it moves.
         unchanged = [each for each in asleep if blueprint is None or each.run_id != row.run_id]
         programs, lost = definitions(hall, unchanged, row.run_id, given)
         if blueprint is not None:
             programs[row.run_id] = await hall.programs.of(hall.programs.bundle(blueprint), given)
             await hall.change(row.run_id, programs[row.run_id])
-    program = programs.get(row.run_id) or hosted.get(row.run_id)
-    function = None if program is None else program.function
-    returns = None if function is None else hall.programs.function(function.qualname).returns
-    await write_off(hall, lost)
-    await take_up(hall, {each.run_id: programs[each.run_id] for each in asleep if each.run_id in programs})
+        program = programs.get(row.run_id) or hosted.get(row.run_id)
+        function = None if program is None else program.function
+        returns = None if function is None else hall.programs.function(function.qualname).returns
+        await write_off(hall, lost)
+        await take_up(hall, {each.run_id: programs[each.run_id] for each in asleep if each.run_id in programs})
     orphans = await cancel_orphans(hall, rows)
     # The run itself first: its limits change as it goes on.
     for each in sorted(rows, key=lambda each: each.run_id != row.run_id):

@@ -7,7 +7,17 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Container,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import AsyncExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -34,6 +44,7 @@ from shoal.runtime._handle import Outcome, Run
 from shoal.runtime._host import Traced
 from shoal.runtime._keys import newest_at
 from shoal.runtime._limits import Limits
+from shoal.runtime._live import Late
 from shoal.runtime._mcp import McpServer
 from shoal.runtime._orders import GivenTool, SpawnRequest, budget_of
 from shoal.runtime._people import Question, asked_below, questions_of
@@ -423,7 +434,9 @@ class Swarm:
             wanted = {
                 run_id: child_of(each, detached=detached, most_depth=max_child_depth) for run_id, each in fresh.items()
             }
-            return await spawn_children(self.hall, parent, wanted)
+            while True:
+                with suppress(Late):  # this life of the parent was over before it was told: nothing was journaled
+                    return await spawn_children(self.hall, parent, wanted)
 
         return await self._spawned(list(requests), begin)
 
@@ -443,12 +456,16 @@ class Swarm:
             raise SpawnRefused("two of the runs to spawn have the same key; give each a key of its own")
         runs: dict[str, str] = {}
         fresh: dict[str, SpawnRequest[T]] = {}
+        ids = [self._clock.new_id() for _ in requests]
         async with AsyncExitStack() as held:
-            for each in requests:
-                fresh_id = self._clock.new_id()
-                found: RunRow | str = fresh_id
-                if each.key is not None:
-                    found = await held.enter_async_context(self.hall.keys.held(each.key, fresh_id))
+            under: dict[str | None, RunRow | str] = {}
+            # In one order, whoever asks: two that hold a key each would wait for each other's for ever.
+            for key, fresh_id in sorted(
+                (each.key, i) for each, i in zip(requests, ids, strict=True) if each.key is not None
+            ):
+                under[key] = await held.enter_async_context(self.hall.keys.held(key, fresh_id))
+            for each, fresh_id in zip(requests, ids, strict=True):
+                found = under.get(each.key, fresh_id)
                 if isinstance(found, RunRow):
                     await self._taken_up(found, each)
                     runs[found.run_id] = found.name
@@ -533,11 +550,11 @@ class Swarm:
             root: Only this run and what is below it, to the id of a root; `None` for all trees.
         """
         wanted = (status,) if isinstance(status, str) else status
-        hosted = None if self._hall is None else functools.cache(self._hall.home.hosted)  # the same for all of them
+        others = self._others()  # before the register is read
         return [
             Run(self, row.run_id, row.name)
             for row in self.journal.runs(root=root)
-            if name in (None, row.name) and (wanted is None or self._standing(row, hosted) in wanted)
+            if name in (None, row.name) and (wanted is None or self._standing(row, others) in wanted)
         ]
 
     def row(self, run_id: str) -> RunRow:
@@ -548,8 +565,16 @@ class Swarm:
         """Return where a run stands; see `Run.status`."""
         return self._standing(self.journal.find(run_id))
 
-    def _standing(self, row: RunRow, hosted: Callable[[], Mapping[str, str]] | None = None) -> Standing:
-        return "interrupted" if self._hall is not None and self._hall.home.adrift(row, hosted) else row.status
+    def _standing(self, row: RunRow, others: Callable[[], Container[str | None]] | None = None) -> Standing:
+        return "interrupted" if self._hall is not None and self._hall.home.adrift(row, others) else row.status
+
+    def _others(self) -> Callable[[], Container[str | None]] | None:
+        """Return what tells, once, of the other processes that live now or when it is asked."""
+        if self._hall is None:
+            return None
+        home = self._hall.home
+        before = home.others()
+        return functools.cache(lambda: before | home.others())
 
     def state(self, run_id: str) -> RunState:
         """Return the state of a run: the live one, or what its journal adds up to."""

@@ -20,7 +20,7 @@ from shoal.runtime._function import AgenticCall
 from shoal.runtime._hall import Hall
 from shoal.runtime._keys import place_of
 from shoal.runtime._orders import SpawnRequest
-from shoal.runtime._resuming import RESTART, cancel_orphans, claimed, definitions, write_off
+from shoal.runtime._resuming import RESTART, cancel_orphans, definitions, write_off
 from shoal.runtime._run import Begun, RunActor
 from shoal.runtime._spawn import give_birth
 from shoal.runtime._standings import open_runs
@@ -158,15 +158,15 @@ class _Agent:
     async def _take_up(self, hall: Hall, run_id: str) -> None:
         """Have a run that nobody hosts, and all below it, live here."""
         asleep = [row for row in open_runs(hall.journal, run_id) if row.run_id not in hall.home.keeper.made_of]
-        with claimed(hall, [row.run_id for row in asleep]):
+        with hall.home.claims.held([row.run_id for row in asleep]):
             given = [as_tool(tool) for tool in self._wanted.tools]
             programs, lost = definitions(hall, asleep, run_id, given)
-        hall.home.keeper.made_of[run_id] = programs.pop(run_id)
-        await write_off(hall, lost)
-        await cancel_orphans(hall, asleep)
-        # By and by: while this tree starts, the supervisor of its children waits for just that.
-        for child, program in programs.items():
-            hall.home.keeper.bring_up(child, program, RESTART)
+            hall.home.keeper.made_of[run_id] = programs.pop(run_id)
+            await write_off(hall, lost)
+            await cancel_orphans(hall, asleep)
+            # By and by: while this tree starts, the supervisor of its children waits for just that.
+            for child, program in programs.items():
+                hall.home.keeper.bring_up(child, program, RESTART)
 
     async def _spawn(self, hall: Hall, place: str) -> Begun:
         program = await program_of(hall.programs, self._wanted)

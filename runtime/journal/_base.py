@@ -124,6 +124,10 @@ class Shared(Protocol):
         """Return which other process that lives hosts each run, by run id."""
         ...
 
+    def others(self, *, now: float | None = None) -> frozenset[str]:
+        """Return the names of the other processes that live, as `RunRow.host` names them."""
+        ...
+
     def claim(self, run_ids: Iterable[str], *, now: float | None = None) -> None:
         """Make this process the host of those runs, all or none.
 
@@ -139,6 +143,10 @@ class Shared(Protocol):
             The run's id: *run_id*, or the one under which an earlier process reserved the key and died. `None` where
             another process that lives is spawning it, or the run is there.
         """
+        ...
+
+    def give_back(self, key: str) -> None:
+        """Give up a *key* that was reserved, where no run came of it."""
         ...
 
     def release(self, run_ids: Iterable[str]) -> None:

@@ -147,6 +147,12 @@ class Leases:
             db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (name, mark))
         return run_id
 
+    def give_back(self, key: str) -> None:
+        """Give up *key*, which this process reserved."""
+        with self._transaction() as db:
+            mine = f" {self._host or ''}"
+            db.execute("DELETE FROM meta WHERE key = ? AND substr(value, -length(?)) = ?", (f"key {key}", mine, mine))
+
     def release(self, run_ids: Iterable[str]) -> None:
         """Give up those runs where this process hosts them."""
         with self._transaction() as db:

@@ -188,6 +188,12 @@ class SqliteReader:
         at = time.time() if now is None else now
         return owners(self._query(SELECT_HOSTED), self.hosts(), at, besides=self.host)
 
+    def others(self, *, now: float | None = None) -> frozenset[str]:
+        """Return the names of the other processes that live; *now* is unix seconds, the wall clock's unless given."""
+        at = time.time() if now is None else now
+        hosts = self.hosts().items()
+        return frozenset(host for host, (pid, beat) in hosts if host != self.host and lives(host, pid, beat, at))
+
     def said(self, *, now: float | None = None) -> dict[str, bytes]:
         """Return what each process that lives last said of itself with its sign of life, by host.
 

@@ -110,6 +110,7 @@ def _forget_tree(db: sqlite3.Connection, root: str) -> int:
         db.executemany("DELETE FROM events WHERE run IN (?, -?)", [(run, run) for run, _ in runs])
         db.executemany("DELETE FROM commands WHERE run_id = ?", [(run_id,) for _, run_id in runs])
         db.executemany("DELETE FROM part_refs WHERE run = ?", [(run,) for run, _ in runs])
+        db.execute("DELETE FROM meta WHERE key IN (SELECT 'key ' || key FROM runs WHERE root = ?)", (root,))
         db.execute("DELETE FROM runs WHERE root = ?", (root,))
     return len(runs)
 

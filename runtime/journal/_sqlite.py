@@ -393,6 +393,14 @@ class SqliteJournal(SqliteReader):
         """
         return self._leases.reserve(key, run_id, time.time() if now is None else now)
 
+    def give_back(self, key: str) -> None:
+        """Give up a *key* that was reserved, where no run came of it.
+
+        Raises:
+            JournalFailed: It could not be written.
+        """
+        self._leases.give_back(key)
+
     def release(self, run_ids: Iterable[str]) -> None:
         """Give up those runs where this process hosts them.
 

@@ -114,6 +114,49 @@ async def test_a_run_that_no_process_hosts_is_interrupted(tmp_path: Path):
         assert ((await left.result()).output, left.status) == ("done", "complete")
 
 
+async def test_a_run_that_ends_while_it_is_looked_at_was_not_interrupted(tmp_path: Path):
+    async with process(tmp_path / "runs.db", "other") as other:
+        async with process(tmp_path / "runs.db", "host", scripted(Say("done", delay_s=5))) as host:
+            run = await host.spawn(PLAIN, task="x")
+            before, hosts = other.row(run.run_id), other.hall.home.others()
+            await run.result()
+        assert (before.status, before.host in hosts) == ("running", True)
+        assert not other.hall.home.adrift(before)
+
+
+async def test_runs_of_one_tree_may_be_taken_up_at_once(tmp_path: Path):
+    async with process(tmp_path / "runs.db", "host", scripted(*[Say("late", delay_s=60)] * 2)) as host:
+        run = await host.spawn(PLAIN, task="x")
+        child = await run.spawn(PLAIN, task="y")
+    async with process(tmp_path / "runs.db", "other", scripted("done", "done")) as other:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(other.resume_tree, run.run_id)
+            tasks.start_soon(other.resume_tree, child.run_id)
+        assert (await other.get(run.run_id).result()).ok
+        assert len(payloads(events_of(other, run), "RunResumed")) == 1
+
+
+async def test_what_is_taken_up_while_it_is_written_to_stays_with_its_host(tmp_path: Path):
+    async with process(tmp_path / "runs.db", "first", scripted(Say("late", delay_s=60))) as first:
+        run = await first.spawn(PLAIN, task="x")
+    async with process(tmp_path / "runs.db", "second", scripted(Say("done", delay_s=5))) as second:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(second.send, run.run_id, "look left")
+            tasks.start_soon(second.resume_tree, run.run_id)
+        assert (second.row(run.run_id).host, repr(second.hall.home.claims)) == ("second", "<Claims on 0 runs>")
+
+
+async def test_a_run_whose_taking_up_is_cancelled_goes_on_all_the_same(tmp_path: Path):
+    async with process(tmp_path / "runs.db", "first", scripted(Say("late", delay_s=60))) as first:
+        run = await first.spawn(PLAIN, task="x")
+    async with process(tmp_path / "runs.db", "second", scripted("done")) as second:
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await second.resume_tree(run.run_id)
+        assert (await second.get(run.run_id).result()).output == "done"
+        assert len(payloads(events_of(second, run), "RunResumed")) == 1
+
+
 async def test_code_may_wait_for_somebody_to_take_a_run_up(tmp_path: Path):
     async with process(tmp_path / "runs.db", "first", scripted(Say("late", delay_s=60))) as first:
         run = await first.spawn(PLAIN, task="x")

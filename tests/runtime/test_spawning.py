@@ -160,6 +160,31 @@ async def test_of_two_processes_under_one_key_the_second_gets_the_run_of_the_fir
         assert ids == ["id-of-one"] * 2
 
 
+async def test_the_key_of_a_spawn_that_was_refused_is_free_for_other_processes(tmp_path: Path):
+    path = tmp_path / "runs.db"
+    async with process(path, "one") as one, process(path, "two", "done") as two:
+        with pytest.raises(SpawnRefused):
+            await one.spawn(PLAIN, task="x", seeds={"nothing": "y"}, key="k")
+        with anyio.fail_after(1):
+            run = await two.spawn(PLAIN, task="x", key="k")
+        assert (await run.result()).output == "done"
+
+
+async def test_spawns_that_name_the_same_keys_in_another_order_do_not_wait_for_each_other():
+    orders = [SpawnRequest(PLAIN, task="x", key=key) for key in ("a", "b")]
+    found: list[set[str]] = []
+    async with swarm_of(scripted("done", "done")) as swarm:
+
+        async def spawn(*wanted: SpawnRequest[str]) -> None:
+            found.append({run.run_id for run in await swarm.spawn_many(wanted)})
+
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(spawn, *orders)
+                tasks.start_soon(spawn, *reversed(orders))
+        assert found[0] == found[1]
+
+
 async def test_the_key_of_a_process_that_died_is_taken_over(tmp_path: Path):
     path = tmp_path / "runs.db"
     async with process(path, "dead") as dead, process(path, "two", "done") as two:

@@ -131,6 +131,34 @@ async def doubled(ctx: shoal.Context, number: int) -> int:
     return 2 * number
 
 
+class Slow:
+    """A memory that holds nothing, and takes ten seconds to say so."""
+
+    place = "nowhere"
+
+    async def resident(self, budget_tokens: int) -> str:
+        """Take ten seconds."""
+        await anyio.sleep(10.0)
+        return ""
+
+    async def recall(self, query: str) -> list[Any]:
+        """Find nothing."""
+        return []
+
+    async def remember(self, name: str, text: str, *, append: bool = False) -> None:
+        """Forget it."""
+
+
+async def test_a_run_that_ends_while_its_child_is_made_ready_is_over():
+    made = blueprint(stage(available_tools=()))
+    provider = ScriptedProvider(Say("done", delay_s=5.0), purposes={"titling": "T"})
+    async with swarm_of(provider, memory=Slow()) as swarm:
+        parent = await swarm.spawn(made, task="x")
+        with pytest.raises(RunEnded, match="is over; it can have no more children"):
+            await parent.spawn(blueprint(stage(), components=("memory",)), task="y")
+        assert [run.run_id for run in swarm.runs()] == [parent.run_id]
+
+
 async def test_a_run_spawns_an_agentic_function():
     async with swarm_of(counters()) as swarm:
         parent = await swarm.spawn(HOLDS, task="x")

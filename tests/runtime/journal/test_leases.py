@@ -95,6 +95,24 @@ def test_a_process_is_no_other_to_itself(path: Path):
     assert first.owners(now=NOW) == {}
 
 
+def test_the_other_processes_are_those_that_live_but_for_oneself(path: Path):
+    first, second = opened(path, host_name(), spawned()), opened(path, host_name())
+    first.beat(NOW)
+    second.beat(NOW + 5)
+    assert (first.others(now=NOW + 5), second.others(now=NOW + 5)) == ({second.host}, {first.host})
+    assert (first.others(), second.others(now=NOW + STALE_S + 1)) == (set(), set())
+
+
+def test_a_key_that_is_given_back_is_free_for_others(path: Path):
+    first, second = opened(path, host_name()), opened(path, host_name())
+    first.beat(NOW)
+    assert first.reserve("k", "a", now=NOW) == "a"
+    second.give_back("k")  # it is not the one who reserved it
+    assert second.reserve("k", "b", now=NOW) is None
+    first.give_back("k")
+    assert second.reserve("k", "b", now=NOW) == "b"
+
+
 def test_a_run_that_is_over_has_no_owner(path: Path):
     first = opened(path, host_name(), spawned(), Event(RUN, 2, NOW, RunEnded("complete", "")))
     first.beat(NOW)
