@@ -154,7 +154,7 @@ def typed(output: str, returns: type[Any], run_id: str) -> Any:
     try:
         return validated(returns, output)
     except ValueError as exc:
-        name = returns.__name__ if isinstance(returns, type) else str(returns)  # a union has none
+        name = getattr(returns, "__name__", str(returns))  # a union has none
         message = f"the answer of run {run_id} is no {name}: {exc}; read it with `shoal result`"
         raise OutputInvalid(message, run_id=run_id) from exc
 
