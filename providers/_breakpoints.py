@@ -266,8 +266,10 @@ def _marked(front: Front, said: Sequence[Spot], least: int, rules: MarkerRules, 
         rules: See `plan_breakpoints`.
         ended: See `plan_breakpoints`.
     """
-    end = _snapped(said, len(said) - 1)
-    if end < 0 or not _reaches(front, said, end, least):
+    end = len(said) - 1
+    if said and not said[end].markable:
+        end = _snapped(said, end)
+    if end < 0 or (front.tokens < least and not _reaches(front, said, end, least)):
         ahead, worth = _in_front(front, rules.most, 0.0, least, rules)
         return Markers(ahead), worth
     behind: tuple[int, ...] = (end,)

@@ -251,7 +251,8 @@ def in_array(spoken: Sequence[Spoken], between: Between, markers: Sequence[Place
         if count and at == first - count:
             wire, closing, step = ahead, "", count  # what joins it with the next part stands in it
         elif markers and at >= first:
-            wire = _marked(part, [marker for marker in markers if marker[0] == at])
+            inside = [marker for marker in markers if marker[0] == at]
+            wire = _marked(part, inside) if inside else wire
         if before:
             glue = between(before, part.opening)
             fragments.append(glue)

@@ -61,12 +61,12 @@ class Wire(msgspec.Struct, frozen=True, gc=False):
         made: list[bytes | Fragments] = []
         size = 0
         for fragment in fragments:
-            if isinstance(fragment, bytes):
-                made.append(fragment)
-                size += len(fragment)
-            else:
+            if type(fragment) is Wire:
                 made.append(fragment.fragments)
                 size += fragment.size
+            else:
+                made.append(fragment)
+                size += len(fragment)
         return cls(tuple(made), size)
 
     def leaves(self) -> Iterator[bytes | Deferred]:
