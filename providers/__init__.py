@@ -26,6 +26,7 @@ from shoal.providers._text import EMPTY, Text, join
 from shoal.providers._tokens import TextCounter, counter
 from shoal.providers._values import (
     NO_TOOLS,
+    OWN_WORD,
     Blob,
     Block,
     Bucket,
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EMPTY",
     "NO_TOOLS",
+    "OWN_WORD",
     "SERVERS",
     "TEXT_ONLY",
     "Blob",

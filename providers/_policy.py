@@ -17,10 +17,11 @@ from shoal.errors import OfflinePolicyMissing
 from shoal.providers._extract import extract, summarise, title, words_of
 from shoal.providers._json import as_list, as_object
 from shoal.providers._template import Fill, filled, spread, spreads_items, with_item
-from shoal.providers._values import Message, PolicyStep, Request, Situation, ToolSpec
+from shoal.providers._values import OWN_WORD, Message, PolicyStep, Request, Situation, ToolSpec
 
 CLOSING = "Done. No language model was used: this stage followed its offline policy."
 DEFAULT_SENTENCES = 6
+_NOTHING_SAID = "Nothing was said here."
 _MOST_TRIES = 2  # a refusal may be about something else that is done by then
 
 _NAMED = re.compile(r"(region|result|extract)\(([^()]*)\)")
@@ -67,7 +68,8 @@ def decide(request: Request, situation: Situation) -> Decision:
         case "titling":
             return Decision(title(situation.task or _said(request)))
         case "compaction":
-            return Decision(summarise(_said(request), request.max_tokens))
+            material = _said(request) if situation.material is None else situation.material
+            return Decision(summarise(material, request.max_tokens) or _NOTHING_SAID)
         case "routing":
             return Decision(_Visit(request, situation).route())
         case _:
@@ -387,5 +389,6 @@ def _newest(request: Request) -> str:
 
 
 def _said(request: Request) -> str:
-    """Return all texts of the conversation."""
-    return "\n\n".join([message.text for segment in request.messages for message in segment.messages])
+    """Return all texts of the conversation, but for those of the runtime's own."""
+    said = [message for segment in request.messages for message in segment.messages]
+    return "\n\n".join([m.text for m in said if m.role != "user" or not m.text.startswith(OWN_WORD)])

@@ -22,8 +22,25 @@ def wanted(live: Live, job_id: int) -> bool:
     return not live.gone and job_id in live.state.jobs
 
 
-async def asked(live: Live, job_id: int, purpose: Purpose, settings: LaneSettings, owner: str, material: str) -> str:
+async def asked(
+    live: Live,
+    job_id: int,
+    purpose: Purpose,
+    settings: LaneSettings,
+    owner: str,
+    material: str,
+    content: str | None = None,
+) -> str:
     """Ask the lane's model about *material* and return what it says.
+
+    Args:
+        live: The run.
+        job_id: The job.
+        purpose: What for.
+        settings: The lane's.
+        owner: Who pays for the material.
+        material: What is shown.
+        content: The same without the runtime's own words, for providers that quote it; `None` where it has none.
 
     Raises:
         JobFailed: The request does not fit, or the provider gave no reply.
@@ -31,7 +48,7 @@ async def asked(live: Live, job_id: int, purpose: Purpose, settings: LaneSetting
     if not wanted(live, job_id):
         raise JobFailed("dropped", "nobody waits for it any more", final=True)
     serving = _lane_serving(live, settings)
-    request = _request(live, serving, purpose, settings, owner, material)
+    request = _request(live, serving, purpose, settings, owner, material, content)
     parts = (
         *(Part(b.owner, b.tokens) for b in request.system),
         *(Part(s.owner, s.tokens, "messages") for s in request.messages),
@@ -100,7 +117,13 @@ def _lane_serving(live: Live, settings: LaneSettings) -> Serving:
 
 
 def _request(
-    live: Live, serving: Serving, purpose: Purpose, settings: LaneSettings, owner: str, material: str
+    live: Live,
+    serving: Serving,
+    purpose: Purpose,
+    settings: LaneSettings,
+    owner: str,
+    material: str,
+    content: str | None,
 ) -> Request:
     prompt = Text.of(settings.prompt or "")
     system = (Block(OVERHEAD, (prompt,), estimate_text(prompt)),) if prompt else ()
@@ -115,6 +138,6 @@ def _request(
         temperature=settings.temperature if serving.profile.temperature else None,
         purpose=purpose,
         run_id=live.run_id,
-        situation=Standing(live),
+        situation=Standing(live, material=content),
         timeout_s=settings.timeout_s or live.host.limits.request_timeout_s,
     )

@@ -13,6 +13,7 @@ from shoal.errors import ContextOverflow, PartialReply, ProviderError, ProviderS
 from shoal.providers import Completed, Purpose, Request, Situation, exchange
 from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
+from shoal.runtime._words import is_own_word
 from shoal.runtime.context import Part, attribute, cost_of, rates_of
 from shoal.runtime.events import CallMade, InferenceCompleted, InferenceFailed, InferenceRetried
 from shoal.runtime.tools import SUBMIT_OUTPUT
@@ -137,12 +138,14 @@ class Standing:
     Args:
         live: The run.
         choices: Of a routing question: the stages that may be named, with their hints.
+        material: Of a summary: what is to be summarised, without the runtime's own words.
     """
 
-    __slots__ = ("_choices", "_live")
+    __slots__ = ("_choices", "_live", "_material")
 
-    def __init__(self, live: Live, choices: Mapping[str, str] | None = None) -> None:
+    def __init__(self, live: Live, choices: Mapping[str, str] | None = None, material: str | None = None) -> None:
         self._live = live
+        self._material = material
         self._choices = choices or {}
 
     def __call__(self) -> Situation:
@@ -151,9 +154,9 @@ class Standing:
         assert visit is not None  # a request comes from inside a visit
         view = state.view
         held = {
-            name: "\n\n".join(entry.text for entry in view.states[name].all_entries())
+            name: "\n\n".join(said)
             for name in stage.layout.regions
-            if not view.states[name].empty
+            if (said := [entry.text for entry in view.states[name].all_entries() if not is_own_word(entry)])
         }
         owed = stage.stage.require_output and not visit.output_submitted
         task = state.made_by.task
@@ -166,4 +169,5 @@ class Standing:
             "" if task is None else str(task),
             SUBMIT_OUTPUT if owed and SUBMIT_OUTPUT in stage.tools else None,
             self._choices,
+            self._material,
         )

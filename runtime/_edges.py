@@ -14,6 +14,7 @@ from shoal.runtime._host import Serving
 from shoal.runtime._live import Live
 from shoal.runtime._scripting import draft_of, frees, vetted
 from shoal.runtime._side import drop_jobs, order_summaries, write
+from shoal.runtime._words import own_word
 from shoal.runtime.context import CONVERSATION, Draft, Order, RegionReset, RegionState, Said, estimate, prompt_of
 from shoal.runtime.events import (
     GateBlocked,
@@ -32,7 +33,6 @@ from shoal.runtime.walk import Ask, Finish, Hold, Leave, abandoned
 ERROR_REPORT = "error_report"
 STUCK_REPORT = "stuck_report"
 _PROTECTED = frozenset({"pinned", "compact_history", "hashmap", "checklist"})
-_SYSTEM = "[System] "
 
 
 # --- entering
@@ -84,18 +84,14 @@ async def say(live: Live, reason: str, text: str, *, answer: int = 0) -> None:
 
 
 def _say(live: Live, reason: str, text: str, said: Said, *, answer: int = 0) -> None:
-    word = _word(text)
+    word = own_word(text)
     seq = live.emit(Nudged(reason, word.texts[0], answer))
     write(live, CONVERSATION, draft_of(word, "user_message", seq), said=said)
 
 
 async def _vetted_word(live: Live, text: str) -> Said:
     """Return what the script of a custom conversation says of the runtime's own word *text*."""
-    return await vetted(live, CONVERSATION, draft_of(_word(text), "user_message"))
-
-
-def _word(text: str) -> Message:
-    return Message("user", (Text.of(f"{_SYSTEM}{text}"),))
+    return await vetted(live, CONVERSATION, draft_of(own_word(text), "user_message"))
 
 
 async def ask_again(live: Live, ask: Ask) -> None:
@@ -174,7 +170,7 @@ async def _reported(live: Live, text: str, region: str) -> _Note:
 
 async def _noted(live: Live, text: str) -> _Note:
     """Return *text* as a short note of the runtime in the conversation."""
-    draft = draft_of(_word(text), "user_message")
+    draft = draft_of(own_word(text), "user_message")
     return _Note(CONVERSATION, draft, await vetted(live, CONVERSATION, draft))
 
 

@@ -17,6 +17,7 @@ from shoal.providers import Message, Text
 from shoal.runtime._edges import say
 from shoal.runtime._live import Live
 from shoal.runtime._scripting import draft_of, vetted
+from shoal.runtime._words import EDITED
 from shoal.runtime.context import CONVERSATION, NOTHING_SAID, Draft, Said, estimate
 from shoal.runtime.events import (
     GrantGiven,
@@ -241,7 +242,7 @@ async def hear(live: Live, name: str) -> None:
     parts = () if point.answer is None else point.answer.parts
     message = Message("user", (said,), blobs=live.state.shelf.blobs(parts))
     heard = draft_of(message, "user_message", point.answered, parts=parts, intake=live.state.view.intake)
-    edited = Message("user", (Text.of("[System] A person edited this text."),))
+    edited = Message("user", (Text.of(EDITED),))
     note = Draft("text", edited, max(1, estimate(edited)), writer="routing")
     vetted_talk = await vetted(live, CONVERSATION, heard)
     shown = NOTHING_SAID if region is None else await _vetted_document(live, region)

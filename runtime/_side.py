@@ -24,6 +24,7 @@ from shoal.runtime._seeds import in_text, resolve_seeds
 from shoal.runtime._sources import repeatable, sources_of
 from shoal.runtime._titles import TITLE_CHARS, TITLED_CHARS, first_words, title_of
 from shoal.runtime._transforms import text_of
+from shoal.runtime._words import is_own_word
 from shoal.runtime.context import (
     CONVERSATION,
     NOTHING_SAID,
@@ -165,7 +166,8 @@ async def _summarise(live: Live, job_id: int, started: LaneStarted, settings: La
     if not entries:
         raise JobFailed("dropped", "the entries are gone", final=True)
     material = "\n\n".join(_shown(entry) for entry in entries)
-    text = await asked(live, job_id, "compaction", settings, started.region, material)
+    content = "\n\n".join(_shown(entry) for entry in entries if not is_own_word(entry))
+    text = await asked(live, job_id, "compaction", settings, started.region, material, content)
     if not wanted(live, job_id):
         return
     if not text.strip():
@@ -228,10 +230,12 @@ async def condensed(live: Live, region: str, text: str) -> str:
 async def _condense(live: Live, job_id: int, started: LaneStarted, settings: LaneSettings) -> None:
     """Have all that a region holds summarised for a child."""
     asking = live.condensed.get(started.region)
-    material = text_of(live.state.view.states[started.region])
+    state = live.state.view.states[started.region]
+    material = text_of(state)
     if asking is None or asking.job != job_id or Text.of(material).digest != asking.digest:
         raise JobFailed("dropped", "the region changed meanwhile", final=True)
-    said = (await asked(live, job_id, "compaction", settings, started.region, material)).strip()
+    content = text_of(state, own_words=False)
+    said = (await asked(live, job_id, "compaction", settings, started.region, material, content)).strip()
     if not wanted(live, job_id):
         return
     if not said:

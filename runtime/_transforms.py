@@ -10,6 +10,7 @@ import msgspec
 
 from shoal.blueprints import Blueprint, CallerSeed, Region, TransformMapping
 from shoal.errors import SpawnRefused
+from shoal.runtime._words import is_own_word
 from shoal.runtime.context import RegionState
 from shoal.runtime.state import RunState
 from shoal.runtime.tools import parse_json
@@ -80,10 +81,10 @@ def as_seeds(given: Sequence[Carried], regions: Mapping[str, Region]) -> tuple[d
     return seeds, tuple(rest)
 
 
-def text_of(state: RegionState) -> str:
-    """Return what a region holds, an entry or an item a line."""
+def text_of(state: RegionState, *, own_words: bool = True) -> str:
+    """Return what a region holds, an entry or an item a line; without *own_words* not what the runtime said itself."""
     items = [str(item.text) for item in state.items.values()]
-    return "\n".join([*(entry.text for entry in state.all_entries()), *items])
+    return "\n".join([*(e.text for e in state.all_entries() if own_words or not is_own_word(e)), *items])
 
 
 def _extracted(state: RegionState, fields: Sequence[str]) -> str:

@@ -43,6 +43,10 @@ class PolicyStep(msgspec.Struct, frozen=True):
     pages: int = 1
 
 
+OWN_WORD = "[System] "
+"""How a message begins that nobody but the runtime says, such as a nudge."""
+
+
 @final
 class Situation(msgspec.Struct, frozen=True):
     """Where in its blueprint a request stands; for providers that follow a policy instead of a model.
@@ -52,10 +56,12 @@ class Situation(msgspec.Struct, frozen=True):
         stage: Name of the stage.
         iteration: How many requests of this visit of the stage were answered before this one.
         policy: The stage's steps; `None` where the blueprint gives none.
-        regions: Text of each region that is not empty and that the stage sees, by name.
+        regions: What stands in each region that the stage sees, by name, without what the runtime says of its own.
         task: The run's task; empty where it has none.
         output_tool: The tool that takes the output which the stage owes; `None` where it owes none.
         choices: Of a routing question: the stages that may be named, with their hints.
+        material: Of a summary: what is to be summarised, without what the runtime says of its own; `None` for what the
+            messages say.
     """
 
     blueprint: str
@@ -66,6 +72,7 @@ class Situation(msgspec.Struct, frozen=True):
     task: str = ""
     output_tool: str | None = None
     choices: Mapping[str, str] = {}
+    material: str | None = None
 
 
 @final

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from shoal.errors import OutputInvalid, ProviderError, RunFailed, SpawnRefused
-from shoal.providers import Text
+from shoal.providers import OWN_WORD, Text
 from shoal.runtime._asked import Asked, bare
 from shoal.runtime._faults import fault_of, revived
 from shoal.runtime._running import Running
@@ -70,7 +70,7 @@ def _ask_again(asking: Asking, call: Call, problem: ValueError) -> None:
     if times >= asking.live.host.limits.asks:
         asking.fail(OutputInvalid(f"the model's answer does not fit after {times + 1} tries: {problem}"))
         return
-    said = Text.of(f"[System] Your answer cannot be used: {problem}\nAnswer again, with nothing but the JSON.")
+    said = Text.of(f"{OWN_WORD}Your answer cannot be used: {problem}\nAnswer again, with nothing but the JSON.")
     asking.running.emit(StepRecorded(asking.frame, asking.number, "again", asking.digest, said))
 
 

@@ -483,6 +483,22 @@ def test_a_summary_is_shorter_than_the_material():
     assert len(said) <= 48
 
 
+def test_a_summary_is_made_of_the_material_that_the_situation_names():
+    shown = user("user: [System] Weigh the boats of the harbour against its piers.\n\nassistant: The pier is closed.")
+    asked = request(shown, purpose="compaction", max_tokens=100)
+    assert decide(asked, standing(material="assistant: The pier is closed.")).text == "assistant: The pier is"
+
+
+def test_a_summary_of_nothing_but_the_runtime_s_own_words_says_that_nothing_was_said():
+    asked = request(user("user: [System] Weigh the boats."), purpose="compaction", max_tokens=100)
+    assert decide(asked, standing(material="")).text == "Nothing was said here."
+
+
+def test_what_the_runtime_says_of_its_own_is_not_quoted():
+    asked = request(user("The pier is closed."), user("[System] Weigh the boats of the harbour."))
+    assert decide(asked, standing()).text == "The pier is closed."
+
+
 # --- the provider
 
 
