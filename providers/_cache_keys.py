@@ -9,6 +9,7 @@ from typing import final
 import anyio
 import msgspec
 
+from shoal.providers._loops import LoopWatch
 from shoal.providers._values import Request, digest
 
 MINUTE_S = 60.0
@@ -55,12 +56,16 @@ class CacheKeys:
         self._clock = clock
         self._seen: OrderedDict[bytes, _Prefix] = OrderedDict()
         self._runs: OrderedDict[tuple[bytes, str], int] = OrderedDict()
+        self._loop = LoopWatch()
 
     def __repr__(self) -> str:
         return f"<CacheKeys for {len(self._seen)} prefixes>"
 
     def key(self, request: Request) -> str:
         """Return the key of *request* and count it."""
+        if self._loop.moved():  # times are those of a loop's clock
+            self._seen.clear()
+            self._runs.clear()
         shared = shared_prefix(request)
         prefix = self._seen.setdefault(shared, _Prefix([]))
         self._seen.move_to_end(shared)

@@ -13,6 +13,8 @@ from typing import final
 
 import anyio
 
+from shoal.providers._loops import LoopWatch
+
 WAIT_S = 5.0
 LIFETIME_S = 300.0
 MAX_PREFIXES = 4096
@@ -36,6 +38,7 @@ class PrefixLeaders:
         self._max_prefixes = max_prefixes
         self._written: OrderedDict[bytes, float] = OrderedDict()
         self._writing: dict[bytes, anyio.Event] = {}
+        self._loop = LoopWatch()
 
     def __repr__(self) -> str:
         return f"<PrefixLeaders, {len(self._written)} prefixes written, {len(self._writing)} being written>"
@@ -50,6 +53,9 @@ class PrefixLeaders:
         Yields:
             What is to be called when the answer begins; calling it again does nothing.
         """
+        if self._loop.moved():  # times are those of a loop's clock, and who waited in another is gone
+            self._written.clear()
+            self._writing = {}
         gives_up_at = anyio.current_time() + self._wait_s
         unknown, other = self._look(prefixes)
         while other is not None and anyio.current_time() < gives_up_at:

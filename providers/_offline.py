@@ -15,6 +15,7 @@ import msgspec
 
 from shoal.errors import ContextOverflow
 from shoal.providers._cache_rows import BYTES_PER_TOKEN
+from shoal.providers._loops import LoopWatch
 from shoal.providers._policy import Decision, decide
 from shoal.providers._text import Text
 from shoal.providers._values import (
@@ -73,6 +74,7 @@ class OfflineProvider:
         self._latency_s = latency_s
         self._policy = policy
         self._cache = PrefixCache()
+        self._loop = LoopWatch()
 
     def __repr__(self) -> str:
         return f"<OfflineProvider, {self._cache!r}>"
@@ -110,6 +112,8 @@ class OfflineProvider:
             OfflinePolicyMissing: The stage's policy, or the default where there is none, cannot go on.
             ContextOverflow: Prompt and reply do not fit the window.
         """
+        if self._loop.moved():  # times are those of a loop's clock
+            self._cache = PrefixCache()
         start_s = anyio.current_time()
         prefixes, prompt_tokens = prefixes_of(request)
         if prompt_tokens + request.max_tokens > WINDOW_TOKENS:

@@ -11,6 +11,7 @@ from typing import final
 import anyio
 
 from shoal.errors import ConfigInvalid
+from shoal.providers._loops import LoopWatch
 from shoal.providers._refusals import duration_s
 from shoal.providers._values import Usage
 
@@ -78,6 +79,10 @@ class Budget:
             if left <= 0 and reset_s is not None:
                 self._closed_until = max(self._closed_until, now + min(reset_s, MINUTE_S))
 
+    def restart(self) -> None:
+        """Go on with what is left on another clock, by which nothing has passed yet and nobody was asked to wait."""
+        self._at, self._closed_until = -1.0, 0.0
+
     def close_for(self, seconds: float) -> None:
         """Let nothing through for *seconds*: the vendor asked for that."""
         self._closed_until = max(self._closed_until, self._clock() + seconds)
@@ -130,6 +135,7 @@ class RateLimit:
     """Paces requests to one model, by requests and by tokens a minute; both adapt to what the vendor's answers say.
 
     Those who wait are let through in the order in which they came: put it behind a pool's slot, which is fair to runs.
+    What it learned holds in the next event loop as well; what is left of a minute refills from there on.
 
     Args:
         requests_per_minute: The limit until the vendor names one; `None` for none.
@@ -158,6 +164,7 @@ class RateLimit:
         self._requests = Budget(requests_per_minute, clock=clock)
         self._tokens = Budget(tokens_per_minute, clock=clock)
         self._wall_clock = wall_clock
+        self._loop = LoopWatch()
         self._turns = anyio.Lock()
         self._counts_output = True
         self._share = 1.0
@@ -189,6 +196,7 @@ class RateLimit:
         share of its tokens that those before it came to; without that, runs over one cached prefix would wait for
         each other's answers.
         """
+        self._settle_in()
         charged = math.ceil(tokens * self._share)
         began = self._clock()
         try:
@@ -202,6 +210,13 @@ class RateLimit:
             self._waited_s += self._clock() - began
         return charged
 
+    def _settle_in(self) -> None:
+        """Forget what belongs to an event loop that is gone: who waited there, and until when by its clock."""
+        if self._loop.moved():
+            self._turns = anyio.Lock()
+            self._requests.restart()
+            self._tokens.restart()
+
     def _wait_s(self, tokens: int) -> float:
         return max(self._requests.wait_s(1), self._tokens.wait_s(tokens))
 
@@ -212,6 +227,7 @@ class RateLimit:
             charged: What `admit` returned.
             usage: What the vendor counted; `None` where it gave no reply, which nobody counts.
         """
+        self._settle_in()
         counted = 0
         if usage is not None:
             counted = usage.input - usage.cache_read
@@ -221,10 +237,12 @@ class RateLimit:
 
     def hold(self, seconds: float) -> None:
         """Let nothing through for *seconds*, which the vendor asked for: a minute at most."""
+        self._settle_in()
         self._requests.close_for(min(seconds, MINUTE_S))
 
     def observe(self, headers: Mapping[str, str]) -> None:
         """Take what an answer's *headers*, by lower-case name, say of limits."""
+        self._settle_in()
         for budget, names in ((self._requests, ("requests",)), (self._tokens, ("input-tokens", "tokens"))):
             for name in names:
                 limit, left, reset_s = self._said(headers, name)

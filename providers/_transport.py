@@ -16,9 +16,9 @@ from typing import TypeVar, final
 
 import anyio
 import httpx
-from anyio.lowlevel import RunVar
 
 from shoal.errors import ConfigInvalid, ProviderRefused, ProviderSetup, ProviderUnavailable
+from shoal.providers._loops import LoopWatch
 from shoal.providers._refusals import HTML, Asked
 from shoal.providers._sse import Event, EventTooLong, SseDecoder
 from shoal.providers._values import Trace
@@ -53,19 +53,6 @@ class Timeouts:
     def __post_init__(self) -> None:
         if min(self.connect_s, self.first_byte_s, self.idle_s) <= 0:
             raise ConfigInvalid(f"{self!r} leaves no time to wait; set each to more than 0 seconds")
-
-
-_running: RunVar[object] = RunVar("shoal.providers.loop")
-
-
-def _loop() -> object:
-    """Return what stands for the event loop that runs here."""
-    try:
-        return _running.get()
-    except LookupError:
-        made = object()
-        _running.set(made)
-        return made
 
 
 @final
@@ -146,7 +133,7 @@ class Transport:
         self._headers = sendable({**login, **(headers or {})})
         self._http = http
         self._client: httpx.AsyncClient | None = None
-        self._loop: object = None
+        self._loop = LoopWatch()
 
     def __repr__(self) -> str:
         # No headers, and no user of the URL: any of them may hold a key.
@@ -205,9 +192,8 @@ class Transport:
 
     def _opened(self, asked: Asked) -> httpx.AsyncClient:
         """Return the open client; a new one where the last one's event loop is gone, and its connections with it."""
-        loop = _loop()
-        if self._client is None or self._loop is not loop:
-            self._client, self._loop = self._connect(asked), loop
+        if self._loop.moved() or self._client is None:
+            self._client = self._connect(asked)
         return self._client
 
     def _connect(self, asked: Asked) -> httpx.AsyncClient:
@@ -231,7 +217,7 @@ class Transport:
     async def aclose(self) -> None:
         """Close all connections. Closing twice is fine; a later request opens new ones."""
         client, self._client = self._client, None
-        if client is not None:
+        if client is not None and self._loop.here:  # those of another event loop went with it
             await client.aclose()
 
 

@@ -95,9 +95,16 @@ def budget_of(given: BudgetGiven | None) -> BudgetGiven | None:
     for name, kinds, least, wanted in _LIMITS:
         value: Any = getattr(given, name)
         number = isinstance(value, kinds) and not isinstance(value, bool)
-        if value is not None and not (number and least <= (value if kinds is int else float(value)) < inf):
+        if value is not None and not (number and _within(value, least)):
             raise ConfigInvalid(f"`{name}` of the budget is {value!r}; give {wanted}, or `None` for no such limit")
     return given
+
+
+def _within(value: Any, least: float) -> bool:
+    """Say whether *value* is at least *least*, and a number that there is an end to."""
+    with suppress(ValueError, OverflowError):  # a signalling NaN, a whole number longer than any float
+        return least <= float(value) < inf
+    return False
 
 
 def check_child(wanted: SpawnRequest[Any]) -> None:
@@ -147,7 +154,8 @@ def typed(output: str, returns: type[Any], run_id: str) -> Any:
     try:
         return validated(returns, output)
     except ValueError as exc:
-        message = f"the answer of run {run_id} is no {returns.__name__}: {exc}; read it with `shoal result`"
+        name = getattr(returns, "__name__", str(returns))  # a union has none
+        message = f"the answer of run {run_id} is no {name}: {exc}; read it with `shoal result`"
         raise OutputInvalid(message, run_id=run_id) from exc
 
 

@@ -61,6 +61,8 @@ def test_dollars_are_the_decimal_that_they_are_written_as(said: Any, means: str)
         ({"max_cost_usd": True}, "`max_cost_usd` of the budget is True"),
         ({"max_cost_usd": -1}, r"is Decimal\('-1'\); give dollars"),
         ({"max_cost_usd": float("nan")}, r"is Decimal\('NaN'\); give dollars"),
+        ({"max_cost_usd": Decimal("sNaN")}, r"is Decimal\('sNaN'\); give dollars"),
+        ({"max_wall_s": 10**400}, "give seconds above 0"),
         ({"max_tokens": 0}, "`max_tokens` of the budget is 0; give a whole number, 1 or more"),
         ({"max_tokens": 1.5}, "is 1.5; give a whole number"),
         ({"max_wall_s": 0}, "is 0; give seconds above 0"),

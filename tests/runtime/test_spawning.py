@@ -232,6 +232,14 @@ async def test_an_answer_that_nobody_checked_and_is_not_of_the_type_is_an_error_
         assert (await swarm.get(run.run_id).result()).output == "just words"
 
 
+async def test_a_type_without_a_name_is_written_out_where_an_answer_is_not_of_it():
+    number: Any = int | None
+    async with swarm_of(scripted("just words")) as swarm:
+        run = await swarm.spawn(PLAIN, task="x", returns=number)
+        with pytest.raises(OutputInvalid, match=r"is no int \| None: Invalid JSON"):
+            await run.result()
+
+
 async def test_a_typed_run_that_failed_has_no_value():
     async with swarm_of(scripted(*["no"] * 9)) as swarm:
         run = await swarm.spawn(OWES, task="x", returns=Finding)
