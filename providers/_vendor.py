@@ -349,7 +349,8 @@ def checked_url(base_url: str, example: str) -> httpx.URL:
 def secrets_in(url: httpx.URL, *texts: str | None) -> tuple[str, ...]:
     """Return what no message may repeat of *texts* and of what stands in *url*, in each form in which it may come back.
 
-    The longest stands first, since one may begin with another, of which the rest would be left. What stands behind a scheme, as in `Bearer KEY`, stands for itself, too. A user without a password is a key.
+    What stands behind a scheme, as in `Bearer KEY`, stands for itself, too. A user without a password is a key. The
+    longest stands first: one may begin with another, and what is left of it would be repeated.
     """
     login = [value.removeprefix("Basic ") for value in apart(url)[1].values()]
     given = [text for text in (*texts, url.password, url.username if not url.password else "", *login) if text]
