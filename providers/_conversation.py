@@ -17,11 +17,11 @@ from shoal.providers._legality import (
     CLOSING,
     OPENING,
     Turn,
-    blank,
     leaves_open,
     legal,
     needs_closing,
     needs_pause,
+    silent,
     starts_answering,
 )
 from shoal.providers._values import Block, Message, Role, Segment, ToolSet, known_number, numbers_of
@@ -159,8 +159,8 @@ class Conversation:
             part = self.speak(held + segment.messages) if held else self.segment(segment)
             ahead = segments[index + 1].messages if index < last else ()
             answered = part.open and starts_answering(ahead)
-            spoken_over = self._system_leads and part.last == "system" and ahead and ahead[0].role != "assistant"
-            if answered or spoken_over:
+            spoken_over = self._system_leads and part.last == "system" and ahead
+            if answered or (spoken_over and (ahead[0].role != "assistant" or silent(ahead[0]))):
                 held += segment.messages
                 continue
             held = ()
@@ -262,7 +262,7 @@ class Conversation:
 
     def _alone(self, message: Message) -> Spoken:
         """Return *message* of a user, whom nobody stands beside."""
-        if not message.blobs and blank(message.texts):
+        if silent(message):
             return SILENCE
         said: _Said | None = kept(message, self._encoder)
         if said is None:

@@ -87,7 +87,7 @@ def legal(messages: Iterable[Message]) -> list[Turn]:
                 asked.setdefault(call.call_id, deque()).append((len(turns), position))
             waiting.update(asked)
             turns.append(Turn(message))
-        elif message.blobs or not blank(message.texts):
+        elif not silent(message):
             turns.append(Turn(message))
     if not waiting:
         return turns
@@ -121,6 +121,11 @@ def blank(texts: Iterable[Text]) -> bool:
         if first and str(text).strip():
             return False
     return True
+
+
+def silent(message: Message) -> bool:
+    """Say whether *message* says and asks nothing, so that it is not sent."""
+    return not message.calls and not message.blobs and blank(message.texts)
 
 
 def tail_of(request: Request) -> Text | None:

@@ -349,11 +349,12 @@ def checked_url(base_url: str, example: str) -> httpx.URL:
 def secrets_in(url: httpx.URL, *texts: str | None) -> tuple[str, ...]:
     """Return what no message may repeat of *texts* and of what stands in *url*, in each form in which it may come back.
 
-    What stands behind a scheme, as in `Bearer KEY`, stands for itself, too. A user without a password is a key.
+    What stands behind a scheme, as in `Bearer KEY`, stands for itself, too. A user without a password is a key. The
+    longest stands first: one may begin with another, and what is left of it would be repeated.
     """
     login = [value.removeprefix("Basic ") for value in apart(url)[1].values()]
     given = [text for text in (*texts, url.password, url.username if not url.password else "", *login) if text]
     words = [text.split() for text in given]
     bare = [word[1] for word in words if len(word) == 2 and word[0].lower() in _SCHEMES]
     forms = [form for word in (*given, *bare) for form in (word, json.dumps(word)[1:-1], quote(word, safe=""))]
-    return tuple(dict.fromkeys([form for form in forms if len(form) >= SECRET_LENGTH]))
+    return tuple(sorted({form for form in forms if len(form) >= SECRET_LENGTH}, key=lambda form: (-len(form), form)))

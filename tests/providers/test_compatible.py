@@ -251,6 +251,13 @@ async def test_a_vendor_that_repeats_the_key_is_not_repeated():
     assert KEY not in str(caught.value)
 
 
+async def test_of_a_secret_that_begins_with_another_nothing_is_left():
+    body = {"error": {"message": f"bad pass {KEY}-for-the-door"}}
+    with pytest.raises(ProviderSetup) as caught:
+        await played(*answer(401, body), api_key=KEY, headers={"X-Pass": f"{KEY}-for-the-door"})
+    assert "door" not in str(caught.value)
+
+
 # --- time
 
 

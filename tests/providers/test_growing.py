@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -187,6 +188,18 @@ def test_of_several_segments_far_behind_the_last_that_takes_a_marker_has_it():
     said = [segment(assistant("a", ask(f"c{n}")), result(f"c{n}"), closed=n < 1) for n in range(2)]
     asked = Request("m", messages=(*old, *said), tail=Text.of("now"), run_id="r")
     assert b'"text":"question 1"' + MARKERS["responses"] in bytes(chat.encode(asked))
+
+
+def test_a_system_message_leads_no_answer_that_says_nothing():
+    encoder = MessagesEncoder("p", replace(shipped_profile("claude-opus-5-5"), cache="none"))
+    told = Message("system", (Text.of("Be brief."),))
+    for silence in ((assistant(),), (assistant(" "), assistant())):
+        said = (segment(user("x"), told), segment(*silence), segment(user("y")))
+        made = [
+            message["role"]
+            for message in json.loads(bytes(encoder.encode(Request("m", messages=said)).body))["messages"]
+        ]
+        assert made == ["user"]
 
 
 def test_stored_parts_count_where_parts_became_one():
