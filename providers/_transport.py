@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
+import ssl
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
@@ -21,6 +22,7 @@ from shoal.errors import ConfigInvalid, ProviderRefused, ProviderSetup, Provider
 from shoal.providers._loops import LoopWatch
 from shoal.providers._refusals import HTML, Asked
 from shoal.providers._sse import Event, EventTooLong, SseDecoder
+from shoal.providers._tls import TlsContexts
 from shoal.providers._values import Trace
 from shoal.providers._wire import Deferred, Wire
 
@@ -101,6 +103,31 @@ def sendable(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
+def _tls_context() -> ssl.SSLContext:
+    """Return a new TLS context; what the first client of a process has to import is there then as well."""
+    made = httpx.create_ssl_context()
+    httpx.AsyncHTTPTransport(verify=made)
+    return made
+
+
+_contexts = TlsContexts(_tls_context)
+
+
+@contextmanager
+def _set_up(asked: Asked) -> Generator[None]:
+    """Turn what comes of a client that cannot be made into an error of ours."""
+    try:
+        yield
+    except (ImportError, OSError, ValueError, httpx.InvalidURL) as exc:
+        # The URL of a proxy may hold a password, and this one may be repeated in pieces.
+        said = type(exc).__name__ if isinstance(exc, httpx.InvalidURL) else asked.clean(str(exc))
+        raise ProviderSetup(
+            f"{asked.provider}: no connection can be made with what the environment says of the network ({said})",
+            remedy="Mend the variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `SSL_CERT_FILE`, `SSL_CERT_DIR`.",
+            **asked.context(),
+        ) from None
+
+
 @final
 class Transport:
     """Sends requests to one vendor over one pool of connections, opened at the first request.
@@ -164,7 +191,7 @@ class Transport:
             ProviderUnavailable: No connection, or no answer in time.
             ProviderSetup: What the environment says of proxies or certificates is of no use.
         """
-        client = self._opened(asked)
+        client = await self._opened(asked)
         began_at = anyio.current_time()
         waits = _Waits(began_at + self.timeouts.first_byte_s, self.timeouts.idle_s, began_at + timeout_s)
         url = path if "://" in path else self.base_url + path
@@ -190,29 +217,25 @@ class Transport:
             finally:
                 await response.aclose()
 
-    def _opened(self, asked: Asked) -> httpx.AsyncClient:
+    async def _opened(self, asked: Asked) -> httpx.AsyncClient:
         """Return the open client; a new one where the last one's event loop is gone, and its connections with it."""
-        if self._loop.moved() or self._client is None:
-            self._client = self._connect(asked)
-        return self._client
+        if self._loop.moved():
+            self._client = None
+        return self._client or await self._connected(asked)
 
-    def _connect(self, asked: Asked) -> httpx.AsyncClient:
-        try:
-            return httpx.AsyncClient(
-                transport=self._http,
-                headers={"accept-encoding": "identity", "user-agent": "shoal", **self._headers},
-                # Reads are timed one by one; how many run at once is for the runtime's pools to say.
-                timeout=httpx.Timeout(None, connect=self.timeouts.connect_s),
-                limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=60.0),
-            )
-        except (ImportError, OSError, ValueError, httpx.InvalidURL) as exc:
-            # The URL of a proxy may hold a password, and this one may be repeated in pieces.
-            said = type(exc).__name__ if isinstance(exc, httpx.InvalidURL) else asked.clean(str(exc))
-            raise ProviderSetup(
-                f"{asked.provider}: no connection can be made with what the environment says of the network ({said})",
-                remedy="Mend the variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `SSL_CERT_FILE`, `SSL_CERT_DIR`.",
-                **asked.context(),
-            ) from None
+    async def _connected(self, asked: Asked) -> httpx.AsyncClient:
+        with _set_up(asked):
+            tls = None if self._http is not None else await _contexts.get()
+            if self._client is None:  # others may have waited for the same, and gone first
+                self._client = httpx.AsyncClient(
+                    verify=True if tls is None else tls,
+                    transport=self._http,
+                    headers={"accept-encoding": "identity", "user-agent": "shoal", **self._headers},
+                    # Reads are timed one by one; how many run at once is for the runtime's pools to say.
+                    timeout=httpx.Timeout(None, connect=self.timeouts.connect_s),
+                    limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=60.0),
+                )
+        return self._client
 
     async def aclose(self) -> None:
         """Close all connections. Closing twice is fine; a later request opens new ones."""
