@@ -7,13 +7,17 @@ ids out, use one id twice, or send a whole call at once. What starts a new call 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Any, final
 
 import msgspec
 
 from shoal.providers._legality import EMPTY_OBJECT, arguments
 from shoal.providers._text import Text
-from shoal.providers._values import ToolCall
+from shoal.providers._values import Completed, Request, ToolCall
+
+_RANDOM = 24
+"""From so many characters on an id is taken to be random, as vendors' own are, and not looked for in the transcript."""
 
 
 @final
@@ -108,6 +112,30 @@ def distinct(ids: Sequence[str]) -> list[str]:
             call_id += "_"
         made[call_id] = None
     return list(made)
+
+
+def told_apart(completed: Completed, request: Request) -> Completed:
+    """Return *completed*, the answer to *request*, with calls of which none has the id of one in the transcript.
+
+    Some servers count anew in each turn, and where ids are left out so do we; a vendor that gets two calls of one id
+    refuses them.
+    """
+    calls = completed.reply.calls
+    if all(len(call.call_id) >= _RANDOM for call in calls):
+        return completed
+    said = [call for segment in request.messages for message in segment.messages for call in message.calls]
+    used = {call.vendor_id or call.call_id for call in said}
+    if used.isdisjoint([call.call_id for call in calls]):
+        return completed
+    taken = used | {call.call_id for call in calls}
+    told: list[ToolCall] = []
+    for call in calls:
+        if call.call_id in used:
+            fresh = next(id_ for n in count(len(said)) if (id_ := f"{call.call_id}_{n}") not in taken)
+            taken.add(fresh)
+            call = msgspec.structs.replace(call, call_id=fresh)  # noqa: PLW2901 - it is the same call
+        told.append(call)
+    return msgspec.structs.replace(completed, reply=msgspec.structs.replace(completed.reply, calls=tuple(told)))
 
 
 def _starts_anew(last: _Call, call_id: str | None, function: FunctionDelta) -> bool:

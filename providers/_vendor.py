@@ -12,6 +12,7 @@ import httpx
 import msgspec
 
 from shoal.errors import ConfigInvalid, ProviderBusy, ProviderError, ProviderUnavailable
+from shoal.providers._calls import told_apart
 from shoal.providers._json import as_count, as_object
 from shoal.providers._leaders import PrefixLeaders
 from shoal.providers._profiles import reported, shipped_profile
@@ -252,7 +253,7 @@ class VendorProvider:
                     if reply.ended:
                         await answer.drain()
                         break
-        yield _named(reply.completed(prompt_bytes=sent.body.size))
+        yield _named(told_apart(reply.completed(prompt_bytes=sent.body.size), request))
 
     @asynccontextmanager
     async def _turn(self, sent: Sent) -> AsyncGenerator[Callable[[], None]]:
