@@ -82,7 +82,10 @@ class Spawned(Generic[T]):
             OutputInvalid: It is complete, and its answer is not of the type that its spawn asked for.
         """
         ended = await self._running.child_ended(self.run_id)
-        output = None if ended.output is None or ended.status == "error" else self._read(str(ended.output))
+        whole = ended.status in ("complete", "complete_interactive")
+        # Of one that was cancelled it is what it said last: text, and nothing that stands for a value.
+        given = ended.output is not None and (whole or (ended.status == "cancelled" and self._read is str))
+        output = self._read(str(ended.output)) if given else None
         return Ended(self.run_id, ended.status, output, ended.reason, ended.flags)
 
 

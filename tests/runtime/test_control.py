@@ -128,7 +128,7 @@ async def test_runs_of_one_tree_may_be_taken_up_at_once(tmp_path: Path):
     async with process(tmp_path / "runs.db", "host", scripted(*[Say("late", delay_s=60)] * 2)) as host:
         run = await host.spawn(PLAIN, task="x")
         child = await run.spawn(PLAIN, task="y")
-    async with process(tmp_path / "runs.db", "other", scripted("done", "done")) as other:
+    async with process(tmp_path / "runs.db", "other", scripted(*[Say("done", delay_s=5)] * 2)) as other:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(other.resume_tree, run.run_id)
             tasks.start_soon(other.resume_tree, child.run_id)

@@ -211,6 +211,33 @@ async def test_an_answer_of_another_type_is_raised_in_the_function():
         assert "is no int: Invalid JSON" in str(said)
 
 
+TALKS = blueprint(stage("a", available_tools=()), stage("b", available_tools=()))
+
+
+@shoal.agentic
+async def patient(ctx: shoal.Context) -> str:
+    """Wait for two children of which one is to give a number."""
+    children = [await ctx.spawn(TALKS, task="x", returns=int), await ctx.spawn(TALKS, task="x")]
+    ends = [await child.result() for child in children]
+    return str([(end.status, end.output) for end in ends])
+
+
+def stalling(request: Request) -> Any:
+    """Say something in the first stage, and take ten minutes for the second."""
+    said = any(message.role == "assistant" for segment in request.messages for message in segment.messages)
+    return Say("late", delay_s=600.0) if said else "words"
+
+
+async def test_a_child_that_was_cancelled_has_no_value_of_its_type():
+    async with swarm_of(ScriptedProvider(script=stalling)) as swarm:
+        run = await swarm.spawn(patient.bound())
+        await anyio.sleep(60)
+        for child in swarm.runs(name="test"):
+            await child.cancel("enough")
+            await anyio.sleep(60)
+        assert (await run.result()).output == "[('cancelled', None), ('cancelled', 'words')]"
+
+
 @shoal.agentic
 async def limited(ctx: shoal.Context) -> str:
     """Spawn with a limit that is none."""
