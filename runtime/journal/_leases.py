@@ -22,6 +22,8 @@ STALE_S = 10.0
 BEAT_S = 2.0
 """Seconds from one sign of life to the next."""
 _BUSY_MS = 5_000
+_HERE = secrets.token_hex(4)
+"""Tells this process from one that had its id before: in a container that starts again, processes get the same ids."""
 _FORGET_SAID = (
     "DELETE FROM meta WHERE key > 'said ' AND key < 'said!' "
     "AND substr(key, 6) NOT IN (SELECT host FROM hosts WHERE beat > ?)"
@@ -36,7 +38,7 @@ SELECT_HOSTED = "SELECT run_id, host FROM runs WHERE ended_at IS NULL AND host I
 
 def host_name() -> str:
     """Return a name for this process that no other has: machine, process id, and a few random digits."""
-    return f"{_machine()}:{os.getpid()}:{secrets.token_hex(4)}"
+    return f"{_machine()}:{os.getpid()}:{_HERE}{secrets.token_hex(4)}"
 
 
 def lives(host: str, pid: int, beat: float, now: float) -> bool:
@@ -46,7 +48,13 @@ def lives(host: str, pid: int, beat: float, now: float) -> bool:
     """
     if now - beat > STALE_S:
         return False
-    return host.split(":", maxsplit=1)[0] != _machine() or _runs_here(pid)
+    machine, _, rest = host.partition(":")
+    if machine != _machine():
+        return True
+    number, _, digits = rest.partition(":")
+    if number == str(pid) == str(os.getpid()) and not digits.startswith(_HERE):
+        return False  # this process has the id now
+    return _runs_here(pid)
 
 
 def _machine() -> str:

@@ -135,6 +135,15 @@ def test_a_host_whose_process_is_gone_has_lost_its_runs_at_once(path: Path):
     assert reading(path).owners(now=NOW) == {}
 
 
+def test_a_process_that_had_the_id_of_this_one_before_is_gone(path: Path):
+    machine, number, _ = host_name().split(":")
+    first = opened(path, f"{machine}:{number}:0badc0de", spawned())
+    first.beat(NOW)
+    second = opened(path, host_name())
+    assert (second.owners(now=NOW), second.others(now=NOW)) == ({}, set())
+    second.claim([RUN], now=NOW)
+
+
 def test_a_process_id_of_another_machine_says_nothing(path: Path):
     first = opened(path, f"elsewhere:{dead_pid()}:00", spawned())
     first.beat(NOW)
