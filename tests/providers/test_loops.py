@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import anyio
+import httpx
 import pytest
 from providers_parts import request, user
 
@@ -13,6 +14,8 @@ from shoal.providers import RateLimit, exchange, offline
 from shoal.providers._cache_keys import CacheKeys
 from shoal.providers._leaders import PrefixLeaders
 from shoal.providers._loops import LoopWatch
+from shoal.providers._refusals import Asked
+from shoal.providers._transport import Transport
 from shoal.testing import virtual_backend
 
 T = TypeVar("T")
@@ -116,3 +119,18 @@ def test_a_watch_tells_one_loop_from_the_next():
 
     assert [run(loop, seen) for loop in ("asyncio", "trio", "asyncio")] == [[False, True, False, True]] * 3
     assert (repr(watch), watch.here) == ("<LoopWatch, used>", False)
+
+
+@in_turn
+def test_a_transport_whose_loop_is_gone_is_closed_in_the_next(loops: tuple[str, str]):
+    transport = Transport("http://there", http=httpx.MockTransport(lambda _asked: httpx.Response(200, json={})))
+
+    async def ask() -> int:
+        async with transport.post("/x", None, Asked("p", "m"), timeout_s=1) as answer:
+            return answer.status
+
+    async def close() -> str:
+        await transport.aclose()
+        return repr(transport)
+
+    assert (run(loops[0], ask), run(loops[1], close)) == (200, "<Transport to http://there, closed>")
