@@ -175,7 +175,7 @@ async def test_spawns_that_name_the_same_keys_in_another_order_do_not_wait_for_e
     found: list[set[str]] = []
     async with process(tmp_path / "runs.db", "one", "done", "done") as swarm:
 
-        async def spawn(*wanted: SpawnRequest[str]) -> None:
+        async def spawn(*wanted: SpawnRequest) -> None:
             swarm.journal.define(str(wanted[0].key), b"x")  # each has a key by the time that this is durable
             found.append({run.run_id for run in await swarm.spawn_many(wanted)})
 
