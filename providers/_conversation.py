@@ -157,16 +157,19 @@ class Conversation:
                 spoken += self._grown(segment)
                 return spoken
             part = self.speak(held + segment.messages) if held else self.segment(segment)
-            ahead = segments[index + 1].messages if index < last else ()
-            answered = part.open and starts_answering(ahead)
-            spoken_over = self._system_leads and part.last == "system" and ahead
-            if answered or (spoken_over and (ahead[0].role != "assistant" or silent(ahead[0]))):
+            if index < last and self._holds_with(part, segments[index + 1].messages):
                 held += segment.messages
                 continue
             held = ()
             if part.cuts:
                 spoken.append(part)
         return spoken
+
+    def _holds_with(self, part: Spoken, ahead: Sequence[Message]) -> bool:
+        """Say whether *part* depends on what *ahead*, 1 message or more, says behind it."""
+        if part.open and starts_answering(ahead):
+            return True
+        return self._system_leads and part.last == "system" and (ahead[0].role != "assistant" or silent(ahead[0]))
 
     def segment(self, segment: Segment) -> Spoken:
         """Return the messages of *segment*, encoded once."""

@@ -82,9 +82,11 @@ class Limits:
             if each.name == "scripts" or (value is None and each.name in MAY_BE_NONE):
                 continue
             whole = each.type == "int"
-            number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+            number: float = -1
+            if isinstance(value, int if whole else int | float) and not isinstance(value, bool):
+                number = value
             zero = each.name in MAY_BE_ZERO
-            if not number or not (value >= 0 if zero else value > 0):
+            if not (number >= 0 if zero else number > 0):
                 least = "0 or more" if zero else "above 0"
                 never = ", or `None` for never" if each.name in MAY_BE_NONE else ""
                 kind = "whole number" if whole else "number"
