@@ -149,7 +149,7 @@ async def steer(home: Steered, run_id: str, command: Command, done: Callable[[],
         if shared is None:
             await _write_to(home, run_id, command, done)
             return
-        if run_id not in shared.owners(now=home.clock.unix()):
+        if row.host not in shared.others(now=home.clock.unix()):
             try:
                 await _write_to(home, run_id, command, done)
             except RunOwned:
@@ -177,7 +177,8 @@ async def _answered(home: Steered, run_id: str, number: int) -> bool:
             if answer is not None:
                 obeyed = True
                 break
-            if run_id not in shared.owners(now=home.clock.unix()):
+            row = home.journal.find(run_id)
+            if row.ended or row.host not in shared.others(now=home.clock.unix()):
                 break
             await anyio.sleep(_ASK_S)
     finally:

@@ -83,7 +83,7 @@ def _prepare(db: sqlite3.Connection, path: Path, durability: Durability) -> None
     db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
     db.execute(f"PRAGMA synchronous = {durability.upper()}")
     if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        _upgrade(db, _check_format(db, path))  # first, so that nothing is changed in a file that is not ours
+        _upgrade(db, path)  # first, so that nothing is changed in a file that is not ours
     else:
         db.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         write_ahead(db)
@@ -110,12 +110,15 @@ def write_ahead(db: sqlite3.Connection) -> None:
             return
 
 
-def _upgrade(db: sqlite3.Connection, written_as: int) -> None:
-    """Bring a file of format *written_as* to the current one."""
-    if written_as == FORMAT:
+def _upgrade(db: sqlite3.Connection, path: Path) -> None:
+    """Bring the file at *path* from an earlier format to the current one."""
+    if _check_format(db, path) == FORMAT:
         return
+    db.execute("BEGIN IMMEDIATE")
+    written_as = _check_format(db, path)  # another process may have done it while this one waited
     changes = "".join(_UPGRADES[number] for number in range(written_as, FORMAT))
-    db.executescript(f"BEGIN IMMEDIATE; {changes} {_SCHEMA}")
+    for statement in f"{changes}{_SCHEMA}".split(";"):  # a script would commit what it finds begun
+        db.execute(statement)
     db.execute("UPDATE meta SET value = ? WHERE key = 'format'", (FORMAT,))
     db.execute("COMMIT")
 

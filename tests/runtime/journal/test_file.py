@@ -188,6 +188,25 @@ def test_a_newer_format_is_refused_by_its_number_and_left_alone(path: Path, open
     assert path.read_bytes() == before
 
 
+def test_of_two_processes_that_open_a_file_of_an_earlier_format_one_brings_it_up_to_date(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    older = ("detached", "questions")
+    changed(written(path), *[f"ALTER TABLE runs DROP COLUMN {name}" for name in older], "UPDATE meta SET value = 1")
+    look = file._check_format
+
+    def and_then_another_does(db: sqlite3.Connection, where: Path) -> int:
+        found = look(db, where)
+        monkeypatch.setattr(file, "_check_format", look)
+        SqliteJournal(path).close()
+        return found
+
+    monkeypatch.setattr(file, "_check_format", and_then_another_does)
+    with closing(SqliteJournal(path)) as journal:
+        assert [(run.detached, run.questions) for run in journal.runs()] == [(False, 0)]
+    assert len(read(path)) == 3
+
+
 @pytest.mark.parametrize("opener", [SqliteJournal, SqliteReader])
 def test_a_format_that_is_no_number_is_no_journal(path: Path, opener: type[SqliteReader]):
     changed(written(path), "UPDATE meta SET value = 'nine'")
