@@ -125,6 +125,11 @@ class Front(msgspec.Struct, frozen=True, gc=False):
     made: dict[Hashable, Any] = {}
     planned: dict[Hashable, Any] = {}
 
+    def on_blocks(self, ahead: Iterable[Marker]) -> dict[int, Marker]:
+        """Return the markers *ahead* by the number of the block that each stands on; -1 for the tools."""
+        first = len(self.spots) - len(self.blocks)
+        return {marker.index - first: marker for marker in ahead}
+
 
 NO_FRONT = Front()
 
@@ -211,14 +216,22 @@ def plan_breakpoints(
             held += 1
     kept = said if held == len(said) else said[:held]
     if rules.own_reach is not None:
-        return _beside_its_own(front, said, kept, least, rules, ended, once=once)
+        return _beside_its_own(front, said, kept, least, rules, rules.own_reach, ended, once=once)
     return NO_MARKERS if once else _marked(front, kept, least, rules, ended)[0]
 
 
 def _beside_its_own(
-    front: Front, said: Sequence[Spot], kept: Sequence[Spot], least: int, rules: MarkerRules, ended: int, *, once: bool
+    front: Front,
+    said: Sequence[Spot],
+    kept: Sequence[Spot],
+    least: int,
+    rules: MarkerRules,
+    reach: int,
+    ended: int,
+    *,
+    once: bool,
 ) -> Markers:
-    """Return where markers go for a vendor that marks the end, and finds ends of messages, by itself."""
+    """Return where markers go for a vendor that marks the end, and finds ends of *reach* messages, by itself."""
     writes = _reaches(front, said, len(said) - 1, least)
     if once:
         return Markers(explicit=writes)
@@ -233,7 +246,7 @@ def _beside_its_own(
         worth += _up_to(front, said, marked.behind[-1]) * stays
     # A marker counts as one of the latest ends, and a long conversation leaves no room for it. Where nothing moved,
     # that is no loss: the request before is found at its end, and once something moves the end can go unmarked.
-    if front.moved and sum([spot.positions for spot in said]) + len(front.spots) > (rules.own_reach or 0):
+    if front.moved and sum([spot.positions for spot in said]) + len(front.spots) > reach:
         own_worth = 0.0
     if whole and own_worth + _up_to(front, said, len(said) - 1) * stays >= worth:
         return Markers(own)
@@ -266,10 +279,8 @@ def _marked(front: Front, said: Sequence[Spot], least: int, rules: MarkerRules, 
         rules: See `plan_breakpoints`.
         ended: See `plan_breakpoints`.
     """
-    end = len(said) - 1
-    if said and not said[end].markable:
-        end = _snapped(said, end)
-    if end < 0 or (front.tokens < least and not _reaches(front, said, end, least)):
+    end = _snapped(said, len(said) - 1)
+    if end < 0 or not _reaches(front, said, end, least):
         ahead, worth = _in_front(front, rules.most, 0.0, least, rules)
         return Markers(ahead), worth
     behind: tuple[int, ...] = (end,)

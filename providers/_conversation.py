@@ -267,10 +267,7 @@ class Conversation:
         """Return *message* of a user, whom nobody stands beside."""
         if silent(message):
             return SILENCE
-        said: _Said | None = kept(message, self._encoder)
-        if said is None:
-            said = keep(message, self._encoder, _Said((), self._say(Turn(message))))
-        elements = said.elements
+        elements = self.turn(Turn(message))
         if len(elements) == 1:
             return alone(elements[0], "user")
         return joined(elements, self._between, first="user", last="user", open_=None, thinks=None)
