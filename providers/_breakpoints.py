@@ -232,7 +232,7 @@ def _beside_its_own(
     once: bool,
 ) -> Markers:
     """Return where markers go for a vendor that marks the end, and finds ends of *reach* messages, by itself."""
-    writes = _reaches(front, said, len(said) - 1, least)
+    writes = front.tokens >= least or _up_to(front, said, len(said) - 1) >= least
     if once:
         return Markers(explicit=writes)
     stays = front.odds * (1.0 - SHED_ODDS)
@@ -258,11 +258,6 @@ def _up_to(front: Front, said: Sequence[Spot], end: int) -> int:
     return front.tokens + sum([spot.tokens for spot in said[: end + 1]])
 
 
-def _reaches(front: Front, said: Sequence[Spot], end: int, least: int) -> bool:
-    """Say whether *least* tokens or more stand up to there."""
-    return front.tokens >= least or _up_to(front, said, end) >= least
-
-
 def _markers(front: Front, marked: Iterable[int], rules: MarkerRules) -> tuple[Marker, ...]:
     """Return markers behind the spots *marked* of *front*."""
     steady = front.steady if rules.long_stable else 0
@@ -280,13 +275,14 @@ def _marked(front: Front, said: Sequence[Spot], least: int, rules: MarkerRules, 
         ended: See `plan_breakpoints`.
     """
     end = _snapped(said, len(said) - 1)
-    if end < 0 or not _reaches(front, said, end, least):
+    enough = front.tokens >= least  # then nobody has to add up what is said
+    if end < 0 or not (enough or _up_to(front, said, end) >= least):
         ahead, worth = _in_front(front, rules.most, 0.0, least, rules)
         return Markers(ahead), worth
     behind: tuple[int, ...] = (end,)
     if 0 <= ended < end:
         before = _unseen(said, end, rules, ended)
-        if before >= 0 and _reaches(front, said, before, least):
+        if before >= 0 and (enough or _up_to(front, said, before) >= least):
             behind = (before, end)
     ahead, worth = _in_front(front, rules.most - len(behind), front.odds * (1.0 - SHED_ODDS), least, rules)
     return Markers(ahead, behind), worth

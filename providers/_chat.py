@@ -226,13 +226,10 @@ class ChatEncoder:
         if self._profile.cache == "none":
             return NO_OUTLINE
         # No field of a tool takes a marker here; the first block behind them does.
-        front = self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
+        front = self._fronts.of(request, tools.wire.size if tools.names else 0, self.block)
         if not self._marker:
             return Outline(front)
         return outline(front, spoken, request.purpose, tail)
-
-    def _size_of(self, block: Block) -> int:
-        return self.block(block).size
 
     def _markers(self, request: Request, plan: Outline) -> Markers:
         if not self._marker:

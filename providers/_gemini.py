@@ -90,7 +90,7 @@ class GeminiEncoder:
         if counting:  # what is only counted is no request of the run
             declared = self._declared(tools, sent_of(request.system))
         else:
-            known = self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
+            known = self._fronts.of(request, tools.wire.size if tools.names else 0, self.block)
             least = self.profile.min_cacheable_tokens
             declared, prefixes = Outline(known).encoded((), tools, self._front, least_tokens=least)
         body = Wire.of(
@@ -107,9 +107,6 @@ class GeminiEncoder:
                 model=request.model,
             )
         return Sent(body, tools.names, prefixes)
-
-    def _size_of(self, block: Block) -> int:
-        return self.block(block).size
 
     def _head(self, request: Request, tools: Tools, _more: object = None) -> bytes:
         return _json(self._settings(request, tools.names))[:-1] + b","

@@ -126,7 +126,7 @@ class MessagesEncoder:
         if blobs:
             self._check_blobs(request, spoken, blobs)
         head = self._heads.of(request, tools, (thinks, counting), self._head)
-        known = self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
+        known = self._fronts.of(request, tools.wire.size if tools.names else 0, self.block)
         plan = outline(known, spoken, request.purpose, tail)
         once = counting or request.purpose in ONCE
         markers = plan_breakpoints(
@@ -157,9 +157,6 @@ class MessagesEncoder:
             counting=counting,
         )
         return _json(settings)[:-1] + b","
-
-    def _size_of(self, block: Block) -> int:
-        return self.block(block).size
 
     def _check_blobs(self, request: Request, spoken: Sequence[Spoken], blobs: int) -> None:
         most = MAX_BLOBS_SMALL if self.profile.window_tokens <= SMALL_WINDOW else MAX_BLOBS

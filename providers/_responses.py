@@ -126,7 +126,7 @@ class ResponsesEncoder:
         tools = self.tools(request.tools)
         tail = tail_of(request)
         spoken = self._conversation.whole(request.messages, tailed=tail is not None)
-        known = self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
+        known = self._fronts.of(request, tools.wire.size if tools.names else 0, self.block)
         plan = outline(known, spoken, request.purpose, tail)
         markers = NO_MARKERS if counting else self._markers(request, plan)
         head = self._heads.of(request, tools, (cache_key, markers.explicit, counting), self._head)
@@ -148,9 +148,6 @@ class ResponsesEncoder:
             # Otherwise the vendor itself would write at the end, which no later request begins with.
             made["prompt_cache_options"] = {"mode": "explicit"}
         return _json(made)[:-1] + b","
-
-    def _size_of(self, block: Block) -> int:
-        return self.block(block).size
 
     def _markers(self, request: Request, plan: Outline) -> Markers:
         if not self.server.markers:
