@@ -103,12 +103,8 @@ def media_of(data: bytes) -> Media:
         if mime in _SECONDS:
             seconds = _SECONDS[mime](data)
             return Media(mime, seconds=None if seconds is None else round(seconds, 3))
-    except (
-        struct.error,
-        IndexError,
-        OverflowError,
-    ):  # it ends where a number should stand, or has one beyond all others
-        return Media(mime)
+    except (struct.error, IndexError, OverflowError):
+        return Media(mime)  # it ends where a number should stand, or has one beyond all others
     if mime != "application/pdf":
         return Media(mime)
     return Media(LOCKED_PDF) if pdf_locked(data) else Media(mime, pages=pdf_pages(data))

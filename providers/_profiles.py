@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, final
 
 from shoal.errors import ConfigInvalid
 from shoal.providers._intake import COUNTINGS
-from shoal.providers._json import as_list, as_object
+from shoal.providers._json import as_list, as_object, as_text
 from shoal.providers._listed import Listed, listed
 from shoal.providers._tokens import TOKENIZERS
 from shoal.providers._values import ModelProfile, Price
@@ -218,11 +218,12 @@ def _words(
 def _mimes(row: Mapping[str, Any], default: tuple[str, ...], where: str) -> tuple[str, ...]:
     if "input_types" not in row:
         return default
-    said: object = row["input_types"]
-    types = tuple([one for one in as_list(said) if isinstance(one, str) and _MIME.fullmatch(one)])
-    if not as_list(said) or len(types) != len(as_list(said)):
-        raise ConfigInvalid(f"`input_types` is {said!r} in {where}; write a list of mime patterns such as `image/*`")
-    return types
+    types = as_list(row["input_types"])
+    if not types or not all(_MIME.fullmatch(as_text(one)) for one in types):
+        raise ConfigInvalid(
+            f"`input_types` is {row['input_types']!r} in {where}; write a list of mime patterns such as `image/*`"
+        )
+    return tuple(types)
 
 
 def _tokenizer(row: Mapping[str, Any], default: str, where: str) -> str:

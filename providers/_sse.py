@@ -15,12 +15,9 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
 _MAX_NAMES = 256
 
-_EVENT = b"event: "
-_DATA = b"data: "
-_NAMED = re.compile(rb"event: ([^\n]*)\ndata: ([^\n]*)\n\n")
-_NAMED_FRAME = len(b"event: \ndata: \n\n")
-_BARE = re.compile(rb"data: ([^\n]*)\n\n")
-_BARE_FRAME = len(b"data: \n\n")
+# Each ends with a part that takes all that is left: what does not look so is tried once, and not at each of its bytes.
+_NAMED = re.compile(rb"event: ([^\n]*)\ndata: ([^\n]*)\n\n|(?s:.+)")
+_BARE = re.compile(rb"data: ([^\n]*)\n\n|(?s:.+)")
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 
@@ -119,16 +116,16 @@ class SseDecoder:
     def _usual(self, body: bytes) -> list[Event]:
         """Return the events of *body*, which ends with an empty line: at once where all of them look as they mostly do.
 
-        A pattern that covers every byte has skipped none, so what it found is all there is. It is tried only where what
-        it begins with stands at the start of lines: within one, it would be tried at each place to the end of the line.
+        A pattern takes all the bytes that it is given, the rest of them as an event of which nothing is said: where the
+        last one says something, there is no such rest.
         """
         if len(body) <= self._max_event_bytes:
-            named = _NAMED.findall(body) if _at_line_starts(body, _EVENT) else []
-            if named and sum([len(name) + len(data) for name, data in named]) + _NAMED_FRAME * len(named) == len(body):
+            named = _NAMED.findall(body)
+            if any(named[-1]):
                 self._at_start = False
                 return [Event(data, self._named(name)) for name, data in named]
-            bare = _BARE.findall(body) if _at_line_starts(body, _DATA) else []
-            if bare and sum(map(len, bare)) + _BARE_FRAME * len(bare) == len(body):
+            bare = _BARE.findall(body)
+            if bare[-1]:
                 self._at_start = False
                 return [Event(data) for data in bare]
         return [event for block in body[:-2].split(b"\n\n") for event in self._events(block)]
@@ -216,8 +213,3 @@ class SseDecoder:
         if not data:
             return None
         return Event(b"\n".join(data), name.decode("utf-8", "replace") or "message")
-
-
-def _at_line_starts(body: bytes, words: bytes) -> bool:
-    """Say whether *words* stand in *body*, and nowhere but at the start of its lines."""
-    return body.startswith(words) and body.count(words) == body.count(b"\n" + words) + 1

@@ -1,8 +1,11 @@
-"""Digests of values, and what is forgotten of a value that another is made from."""
+"""Digests of values, and the values that keep theirs."""
 
 from __future__ import annotations
 
 import hashlib
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -21,7 +24,28 @@ def to_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def forget(part: msgspec.Struct) -> None:
-    """Have *part*, made from another by `replace`, forget what was made of that one."""
-    msgspec.structs.force_setattr(part, "_digest", b"")
-    msgspec.structs.force_setattr(part, "_wire", None)
+class Remembering(msgspec.Struct, frozen=True, gc=False, eq=False, kw_only=True):
+    """A part of requests, which keeps what was made of it; one made from it by `replace` keeps nothing of that."""
+
+    _digest: bytes = b""
+    _wire: tuple[Any, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self._digest or self._wire is not None:
+            self._forget()
+
+    def _forget(self) -> None:
+        msgspec.structs.force_setattr(self, "_digest", b"")
+        msgspec.structs.force_setattr(self, "_wire", None)
+
+    @abstractmethod
+    def _pieces(self) -> Iterable[bytes]:
+        """Return what its digest is made of."""
+        ...
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that stand for all that it says."""
+        if not self._digest:
+            msgspec.structs.force_setattr(self, "_digest", digest(*self._pieces()))
+        return self._digest

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from operator import attrgetter
-from typing import Any, Literal, TypeAlias, final
+from typing import Literal, TypeAlias, final
 
 import msgspec
 
 from shoal.providers._text import Text, join
-from shoal.providers._values._digest import digest, forget, to_bytes
+from shoal.providers._values._digest import Remembering, digest, to_bytes
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
@@ -89,7 +89,7 @@ _PLAIN: Mapping[Role, bytes] = {role: f"{role}|||0".encode() for role in ROLES}
 
 
 @final
-class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
+class Message(Remembering, frozen=True, gc=False, eq=False):
     """One message of a conversation.
 
     Args:
@@ -114,13 +114,11 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     state: ProviderState | None = None
     blobs: tuple[Blob, ...] = ()
     turn_scoped: bool = False
-    _digest: bytes = b""
-    _wire: tuple[Any, Any] | None = None
     _number: int = 0
 
     def __post_init__(self) -> None:
         if self._digest or self._wire is not None or self._number:
-            forget(self)
+            self._forget()
             msgspec.structs.force_setattr(self, "_number", 0)
 
     @property
@@ -135,26 +133,20 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
             msgspec.structs.force_setattr(self, "_number", _next_number())
         return self._number
 
-    @property
-    def digest(self) -> bytes:
-        """16 bytes that stand for everything in this message."""
-        if not self._digest:
-            plain = not (self.call_id or self.tool_name or self.is_error)
-            pieces = [
-                _PLAIN[self.role]
-                if plain
-                else to_bytes(f"{self.role}|{self.call_id}|{self.tool_name}|{self.is_error:d}")
-            ]
-            pieces += [text.digest for text in self.texts]
-            if self.calls:
-                pieces += [_digest_of(call) for call in self.calls]
-            pieces.append(b"" if self.state is None else self.state.data)
-            if self.blobs:
-                pieces += [digest(blob.digest, blob.stand_in.digest) for blob in self.blobs]
-            if self.turn_scoped:
-                pieces.append(b"turn")
-            msgspec.structs.force_setattr(self, "_digest", digest(*pieces))
-        return self._digest
+    def _pieces(self) -> Iterable[bytes]:
+        plain = not (self.call_id or self.tool_name or self.is_error)
+        pieces = [
+            _PLAIN[self.role] if plain else to_bytes(f"{self.role}|{self.call_id}|{self.tool_name}|{self.is_error:d}")
+        ]
+        pieces += [text.digest for text in self.texts]
+        if self.calls:
+            pieces += [_digest_of(call) for call in self.calls]
+        pieces.append(b"" if self.state is None else self.state.data)
+        if self.blobs:
+            pieces += [digest(blob.digest, blob.stand_in.digest) for blob in self.blobs]
+        if self.turn_scoped:
+            pieces.append(b"turn")
+        return pieces
 
 
 def _digest_of(call: ToolCall) -> bytes:

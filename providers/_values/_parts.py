@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias, final
-
-import msgspec
+from collections.abc import Iterable
+from typing import Literal, TypeAlias, final
 
 from shoal.providers._text import Text, join
-from shoal.providers._values._digest import digest, forget
+from shoal.providers._values._digest import Remembering
 from shoal.providers._values._message import Message
 
 Volatility: TypeAlias = Literal["stable", "grows", "rewritten"]
@@ -15,7 +14,7 @@ Reach: TypeAlias = Literal["any", "run", "stage"]
 
 
 @final
-class Segment(msgspec.Struct, frozen=True, gc=False, eq=False):
+class Segment(Remembering, frozen=True, gc=False, eq=False):
     """A run of messages that stays together: whole turn groups, oldest first.
 
     Args:
@@ -29,24 +28,13 @@ class Segment(msgspec.Struct, frozen=True, gc=False, eq=False):
     messages: tuple[Message, ...]
     tokens: int
     closed: bool = False
-    _digest: bytes = b""
-    _wire: tuple[Any, Any] | None = None
 
-    def __post_init__(self) -> None:
-        if self._digest or self._wire is not None:
-            forget(self)
-
-    @property
-    def digest(self) -> bytes:
-        """16 bytes that stand for the messages."""
-        if not self._digest:
-            made = digest(*[message.digest for message in self.messages])
-            msgspec.structs.force_setattr(self, "_digest", made)
-        return self._digest
+    def _pieces(self) -> Iterable[bytes]:
+        return [message.digest for message in self.messages]
 
 
 @final
-class Block(msgspec.Struct, frozen=True, gc=False, eq=False):
+class Block(Remembering, frozen=True, gc=False, eq=False):
     """One block of the system section.
 
     Args:
@@ -66,22 +54,11 @@ class Block(msgspec.Struct, frozen=True, gc=False, eq=False):
     cacheable: bool = True
     frozen: bool = False
     reach: Reach = "any"
-    _digest: bytes = b""
-    _wire: tuple[Any, Any] | None = None
-
-    def __post_init__(self) -> None:
-        if self._digest or self._wire is not None:
-            forget(self)
 
     @property
     def text(self) -> str:
         """What it says, as one string."""
         return join(self.texts)
 
-    @property
-    def digest(self) -> bytes:
-        """16 bytes that stand for the text."""
-        if not self._digest:
-            made = digest(*[text.digest for text in self.texts])
-            msgspec.structs.force_setattr(self, "_digest", made)
-        return self._digest
+    def _pieces(self) -> Iterable[bytes]:
+        return [text.digest for text in self.texts]

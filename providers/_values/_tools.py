@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from collections.abc import Iterable
+from typing import final
 
 import msgspec
 
-from shoal.providers._values._digest import digest, forget, to_bytes
+from shoal.providers._values._digest import Remembering, to_bytes
 
 
 @final
@@ -25,7 +26,7 @@ class ToolSpec(msgspec.Struct, frozen=True, gc=False):
 
 
 @final
-class ToolSet(msgspec.Struct, frozen=True, gc=False, eq=False):
+class ToolSet(Remembering, frozen=True, gc=False, eq=False):
     """The tools of a request, sorted by name. Build it once a stage and share it: it keeps its encoded form.
 
     Args:
@@ -35,22 +36,9 @@ class ToolSet(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     specs: tuple[ToolSpec, ...] = ()
     tokens: int = 0
-    _digest: bytes = b""
-    _wire: tuple[Any, Any] | None = None
 
-    def __post_init__(self) -> None:
-        if self._digest or self._wire is not None:
-            forget(self)
-
-    @property
-    def digest(self) -> bytes:
-        """16 bytes that stand for all names, descriptions and schemas."""
-        if not self._digest:
-            made = digest(
-                *[piece for s in self.specs for piece in (to_bytes(s.name), to_bytes(s.description), s.schema)]
-            )
-            msgspec.structs.force_setattr(self, "_digest", made)
-        return self._digest
+    def _pieces(self) -> Iterable[bytes]:
+        return [piece for s in self.specs for piece in (to_bytes(s.name), to_bytes(s.description), s.schema)]
 
 
 NO_TOOLS = ToolSet()
