@@ -125,6 +125,11 @@ class Front(msgspec.Struct, frozen=True, gc=False):
     made: dict[Hashable, Any] = {}
     planned: dict[Hashable, Any] = {}
 
+    def on_blocks(self, ahead: Iterable[Marker]) -> dict[int, Marker]:
+        """Return the markers *ahead* by the number of the block that each stands on; -1 for the tools."""
+        first = len(self.spots) - len(self.blocks)
+        return {marker.index - first: marker for marker in ahead}
+
 
 NO_FRONT = Front()
 
@@ -211,15 +216,23 @@ def plan_breakpoints(
             held += 1
     kept = said if held == len(said) else said[:held]
     if rules.own_reach is not None:
-        return _beside_its_own(front, said, kept, least, rules, ended, once=once)
+        return _beside_its_own(front, said, kept, least, rules, rules.own_reach, ended, once=once)
     return NO_MARKERS if once else _marked(front, kept, least, rules, ended)[0]
 
 
 def _beside_its_own(
-    front: Front, said: Sequence[Spot], kept: Sequence[Spot], least: int, rules: MarkerRules, ended: int, *, once: bool
+    front: Front,
+    said: Sequence[Spot],
+    kept: Sequence[Spot],
+    least: int,
+    rules: MarkerRules,
+    reach: int,
+    ended: int,
+    *,
+    once: bool,
 ) -> Markers:
-    """Return where markers go for a vendor that marks the end, and finds ends of messages, by itself."""
-    writes = _reaches(front, said, len(said) - 1, least)
+    """Return where markers go for a vendor that marks the end, and finds ends of *reach* messages, by itself."""
+    writes = front.tokens >= least or _up_to(front, said, len(said) - 1) >= least
     if once:
         return Markers(explicit=writes)
     stays = front.odds * (1.0 - SHED_ODDS)
@@ -233,7 +246,7 @@ def _beside_its_own(
         worth += _up_to(front, said, marked.behind[-1]) * stays
     # A marker counts as one of the latest ends, and a long conversation leaves no room for it. Where nothing moved,
     # that is no loss: the request before is found at its end, and once something moves the end can go unmarked.
-    if front.moved and sum([spot.positions for spot in said]) + len(front.spots) > (rules.own_reach or 0):
+    if front.moved and sum([spot.positions for spot in said]) + len(front.spots) > reach:
         own_worth = 0.0
     if whole and own_worth + _up_to(front, said, len(said) - 1) * stays >= worth:
         return Markers(own)
@@ -243,11 +256,6 @@ def _beside_its_own(
 def _up_to(front: Front, said: Sequence[Spot], end: int) -> int:
     """Return how many tokens there are up to the spot *end* of *said*; -1 is the end of *front*."""
     return front.tokens + sum([spot.tokens for spot in said[: end + 1]])
-
-
-def _reaches(front: Front, said: Sequence[Spot], end: int, least: int) -> bool:
-    """Say whether *least* tokens or more stand up to there."""
-    return front.tokens >= least or _up_to(front, said, end) >= least
 
 
 def _markers(front: Front, marked: Iterable[int], rules: MarkerRules) -> tuple[Marker, ...]:
@@ -266,16 +274,15 @@ def _marked(front: Front, said: Sequence[Spot], least: int, rules: MarkerRules, 
         rules: See `plan_breakpoints`.
         ended: See `plan_breakpoints`.
     """
-    end = len(said) - 1
-    if said and not said[end].markable:
-        end = _snapped(said, end)
-    if end < 0 or (front.tokens < least and not _reaches(front, said, end, least)):
+    end = _snapped(said, len(said) - 1)
+    enough = front.tokens >= least  # then nobody has to add up what is said
+    if end < 0 or not (enough or _up_to(front, said, end) >= least):
         ahead, worth = _in_front(front, rules.most, 0.0, least, rules)
         return Markers(ahead), worth
     behind: tuple[int, ...] = (end,)
     if 0 <= ended < end:
         before = _unseen(said, end, rules, ended)
-        if before >= 0 and _reaches(front, said, before, least):
+        if before >= 0 and (enough or _up_to(front, said, before) >= least):
             behind = (before, end)
     ahead, worth = _in_front(front, rules.most - len(behind), front.odds * (1.0 - SHED_ODDS), least, rules)
     return Markers(ahead, behind), worth

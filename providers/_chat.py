@@ -7,7 +7,7 @@ a request touches its segments and blocks, not its messages, and the texts in it
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, TypeAlias, final
 
 import msgspec
@@ -18,6 +18,7 @@ from shoal.providers._breakpoints import (
     NO_MARKERS,
     ONCE,
     OPENAI,
+    Front,
     Marker,
     MarkerRules,
     Markers,
@@ -29,7 +30,7 @@ from shoal.providers._elements import Placed, Spoken, bodies, in_array
 from shoal.providers._fronts import Fronts, sent_of
 from shoal.providers._legality import object_schema, tail_of, tool_names
 from shoal.providers._options import checked_options, fit_choice, fit_effort
-from shoal.providers._outline import NO_OUTLINE, Outline, outline, under
+from shoal.providers._outline import NO_OUTLINE, Outline, outline
 from shoal.providers._schemas import is_strict
 from shoal.providers._sent import Heads, Sent
 from shoal.providers._servers import Capabilities
@@ -102,6 +103,7 @@ class ChatEncoder:
         self._rules = MarkerRules(most=0)
         if capabilities.marker is not None and profile.cache == "markers":
             self._rules, self._marker = _RULES[capabilities.marker]
+        self._least_shared = profile.min_cacheable_tokens if profile.cache == "prefix" else None
         self._fronts = Fronts()
         self._heads = Heads()
         said = ChatMessages(capabilities, profile, reader, parts=bool(self._marker))
@@ -155,7 +157,13 @@ class ChatEncoder:
             settings = self._settings(request, tools, asked)  # whether it may be asked for depends on what is said
         else:
             settings = self._heads.of(request, tools, asked, self._settings)
-        system, prefixes = self._front(request, plan, markers.ahead, cache_key)
+        if plan.front.spots:
+            wire, prefixes = plan.encoded(
+                markers.ahead, tools, self._front, key=cache_key, least_tokens=self._least_shared
+            )
+            system: Pieces = [wire] if wire.size else []
+        else:  # nobody looked at the blocks
+            system, prefixes = self._system(sent_of(request.system)), ()
         said = self._said(spoken, plan.placed(markers.behind, self._marker), tail)
         body = Wire.of(*self._head(request, tools), b',"messages":[', *_joined(system, said), b"],", settings)
         return Sent(body, tools.names, prefixes)
@@ -218,13 +226,10 @@ class ChatEncoder:
         if self._profile.cache == "none":
             return NO_OUTLINE
         # No field of a tool takes a marker here; the first block behind them does.
-        front = self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
+        front = self._fronts.of(request, tools.wire.size if tools.names else 0, self.block)
         if not self._marker:
             return Outline(front)
         return outline(front, spoken, request.purpose, tail)
-
-    def _size_of(self, block: Block) -> int:
-        return self.block(block).size
 
     def _markers(self, request: Request, plan: Outline) -> Markers:
         if not self._marker:
@@ -240,11 +245,6 @@ class ChatEncoder:
         )
         self._fronts.mark(request, plan.front, markers)
         return markers
-
-    def _prefixes(self, plan: Outline, ahead: Sequence[Marker]) -> tuple[bytes, ...]:
-        if self._profile.cache == "prefix":
-            return plan.leading(self._profile.min_cacheable_tokens)
-        return plan.prefixes(ahead)
 
     # --- parts
 
@@ -275,26 +275,11 @@ class ChatEncoder:
         """Return the messages of *segment*, encoded once."""
         return self._conversation.segment(segment)
 
-    def _front(
-        self, request: Request, plan: Outline, ahead: tuple[Marker, ...], cache_key: str | None
-    ) -> tuple[Pieces, tuple[bytes, ...]]:
-        """Return the system section, made once for the same front with the same markers, and its shared prefixes."""
-        front, asked = plan.front, ("front", ahead, cache_key)
-        if not front.spots:  # nobody looked at the blocks
-            return self._system(sent_of(request.system)), ()
-        made: tuple[Pieces, tuple[bytes, ...]] | None = front.planned.get(asked)
-        if made is None:
-            pieces: Pieces | None = front.made.get(ahead)
-            if pieces is None:
-                before = len(front.spots) - len(front.blocks)
-                system = self._system(front.blocks, [marker.index - before for marker in ahead])
-                pieces = [Wire.of(*system)] if system else []
-                front.made[ahead] = pieces
-            made = pieces, under(cache_key, self._prefixes(plan, ahead))
-            front.planned[asked] = made
-        return made
+    def _front(self, _tools: Tools, front: Front, ahead: tuple[Marker, ...]) -> Wire:
+        """Return the system section, which is all of the front in the array of messages."""
+        return Wire.of(*self._system(front.blocks, front.on_blocks(ahead)))
 
-    def _system(self, blocks: Sequence[Block], marked: Sequence[int] = ()) -> Pieces:
+    def _system(self, blocks: Sequence[Block], marked: Container[int] = ()) -> Pieces:
         if not blocks:
             return []
         head = b'{"role":"%b","content":' % self.capabilities.system_role.encode()

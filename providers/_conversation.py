@@ -267,22 +267,18 @@ class Conversation:
         """Return *message* of a user, whom nobody stands beside."""
         if silent(message):
             return SILENCE
-        said: _Said | None = kept(message, self._encoder)
-        if said is None:
-            said = keep(message, self._encoder, _Said((), self._say(Turn(message))))
-        elements = said.elements
+        elements = self.turn(Turn(message))
         if len(elements) == 1:
             return alone(elements[0], "user")
         return joined(elements, self._between, first="user", last="user", open_=None, thinks=None)
 
     def turn(self, turn: Turn) -> Sequence[Element]:
         """Return the elements of *turn*, encoded once while its results are the same."""
-        message = turn.message
-        said: _Said | None = kept(message, self._encoder)
+        said: _Said | None = kept(turn.message, self._encoder)
         results = tuple([answer.result for answer in turn.answers]) if turn.answers else ()
-        if said is not None and [*map(id, said.results)] == [*map(id, results)]:
-            return said.elements
-        return keep(message, self._encoder, _Said(results, self._say(turn))).elements
+        if said is None or [*map(id, said.results)] != [*map(id, results)]:
+            said = keep(turn.message, self._encoder, _Said(results, self._say(turn)))
+        return said.elements
 
 
 def _placed(turn: Turn, before: Role | None, ahead: Sequence[Turn]) -> Turn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias, cast, final
 
@@ -186,7 +187,7 @@ def alone(element: Element, role: Role) -> Spoken:
     leaves = (*head, element.end)
     size = sum(map(len, leaves))
     wire = Wire(leaves if blobs else Flat(leaves), size)  # type: ignore[arg-type] # without stored parts they are bytes
-    runs = _RUNS.get(run) or _RUNS.setdefault(run, frozenset((run,)))
+    runs = _only(run)
     # Positions throughout: this is done for every message, and keywords cost.
     spots = (Spot("messages", size // BYTES_PER_TOKEN, 1, 0.0, False, True, markable),)  # noqa: FBT003
     cuts = (Cut(len(head), size, run, markable),)
@@ -194,8 +195,9 @@ def alone(element: Element, role: Role) -> Spoken:
     return Spoken(wire, cuts, run, role, role, None, None, blobs, side_px, runs, run, None, spots, spots)
 
 
-_RUNS: dict[str, frozenset[str]] = {}
-"""The set of each run alone: there are few, and they are asked for with every message."""
+@functools.cache
+def _only(run: str) -> frozenset[str]:
+    return frozenset((run,))
 
 
 def merged(parts: Sequence[Spoken], between: Between) -> Spoken:

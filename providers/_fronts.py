@@ -11,6 +11,7 @@ import msgspec
 from shoal.providers._breakpoints import BYTES_PER_TOKEN, NOTICED_ODDS, Front, Marker, Markers, Spot, front_of
 from shoal.providers._legality import blank
 from shoal.providers._values import Block, Request, ToolSet, Volatility, digest
+from shoal.providers._wire import Wire
 
 MAX_RUNS = 1024
 MAX_MARKED = 64
@@ -85,16 +86,16 @@ class Fronts:
     def __repr__(self) -> str:
         return f"<Fronts of {len(self._runs)} runs>"
 
-    def of(self, request: Request, tools_bytes: int, size_of: Callable[[Block], int]) -> Front:
+    def of(self, request: Request, tools_bytes: int, encode: Callable[[Block], Wire]) -> Front:
         """Return the front of *request*.
 
         Args:
             request: The request; those of a run's stages are remembered.
             tools_bytes: How long its tools are, encoded; 0 without any.
-            size_of: Returns how long a block is, encoded.
+            encode: Encodes a block.
         """
         if not request.run_id or request.purpose not in ("stage", "routing"):
-            return self._made(request, sent_of(request.system), tools_bytes, size_of, _Habits())
+            return self._made(request, sent_of(request.system), tools_bytes, encode, _Habits())
         habits = self._runs.get(request.run_id)
         if habits is None:
             habits = self._runs[request.run_id] = _Habits()
@@ -117,7 +118,7 @@ class Fronts:
             blocks = sent_of(request.system)
             _watch(habits, blocks)
             habits.system, habits.tools, habits.ahead = request.system, request.tools, request.stages_ahead
-            front = self._made(request, blocks, tools_bytes, size_of, habits)
+            front = self._made(request, blocks, tools_bytes, encode, habits)
             if before is not None and same:  # what was encoded of the same blocks still holds
                 front = msgspec.structs.replace(front, made=before.made)
             habits.again_at = 3 * habits.count
@@ -130,7 +131,7 @@ class Fronts:
         request: Request,
         blocks: Sequence[Block],
         tools_bytes: int,
-        size_of: Callable[[Block], int],
+        encode: Callable[[Block], Wire],
         habits: _Habits,
     ) -> Front:
         spots: list[Spot] = []
@@ -149,7 +150,7 @@ class Fronts:
             last = at + 1 == len(blocks) or blocks[at + 1].owner != owner
             odds = _either(_odds(block, number, habits, request, last=last), grows)
             grows = _moved(block, habits, (owner, TAIL)) if last and block.frozen else 0.0
-            size = size_of(block) // BYTES_PER_TOKEN
+            size = encode(block).size // BYTES_PER_TOKEN
             steady = block.volatility == "stable" and odds < NOTICED_ODDS
             spots.append(Spot("system", size, 1, odds, steady, block.cacheable))
             key = digest(key, block.digest)

@@ -13,7 +13,7 @@ from typing import Any, final
 import msgspec
 
 from shoal.errors import ProviderRefused
-from shoal.providers._breakpoints import NO_FRONT, Front
+from shoal.providers._breakpoints import Front
 from shoal.providers._conversation import Conversation, keep, kept
 from shoal.providers._elements import Spoken, bodies, in_array
 from shoal.providers._fronts import Fronts, sent_of
@@ -31,7 +31,6 @@ MAX_INLINE_BYTES = 20 * 1024 * 1024
 MAX_STOPS = 5
 
 _MADE_FROM_REQUEST = frozenset({"cachedContent", "contents", "model", "systemInstruction", "tools"})
-_DECLARED = "declared"
 _NOT_GENERATION = frozenset({"candidateCount", "maxOutputTokens"})
 _SAMPLING = frozenset({"frequencyPenalty", "presencePenalty", "temperature", "topK", "topP"})
 _json = msgspec.json.Encoder(order="sorted").encode
@@ -87,11 +86,16 @@ class GeminiEncoder:
         tools = self.tools(request.tools)
         tail = tail_of(request)
         spoken = self._conversation.whole(request.messages, tailed=tail is not None)
-        # What is only counted is no request of the run.
-        front = NO_FRONT if counting else self._front(request, tools)
+        prefixes: tuple[bytes, ...] = ()
+        if counting:  # what is only counted is no request of the run
+            declared = self._declared(tools, sent_of(request.system))
+        else:
+            known = self._fronts.of(request, tools.wire.size if tools.names else 0, self.block)
+            least = self.profile.min_cacheable_tokens
+            declared, prefixes = Outline(known).encoded((), tools, self._front, least_tokens=least)
         body = Wire.of(
             self._heads.of(request, tools, counting, self._counted if counting else self._head),
-            self._declared(tools, sent_of(request.system)) if counting else self._kept(tools, front),
+            declared,
             *self._contents(spoken, tail),
             b"]}]}}" if counting else b"]}]}",
         )
@@ -102,14 +106,7 @@ class GeminiEncoder:
                 provider=self._provider,
                 model=request.model,
             )
-        # Each prefix that the vendor's cache may share with another request.
-        return Sent(body, tools.names, Outline(front).leading(self.profile.min_cacheable_tokens))
-
-    def _front(self, request: Request, tools: Tools) -> Front:
-        return self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
-
-    def _size_of(self, block: Block) -> int:
-        return self.block(block).size
+        return Sent(body, tools.names, prefixes)
 
     def _head(self, request: Request, tools: Tools, _more: object = None) -> bytes:
         return _json(self._settings(request, tools.names))[:-1] + b","
@@ -203,12 +200,9 @@ class GeminiEncoder:
         leaves = (TEXT_OPEN, *bodies(block.texts), b'"}')
         return keep(block, self, Wire(leaves, sum(map(len, leaves))))
 
-    def _kept(self, tools: Tools, front: Front) -> Wire:
-        """Return tools and system section, made once for the same front."""
-        made: Wire | None = front.made.get(_DECLARED)
-        if made is None:
-            made = front.made[_DECLARED] = self._declared(tools, front.blocks)
-        return made
+    def _front(self, tools: Tools, front: Front, _ahead: object) -> Wire:
+        """Return tools and system section."""
+        return self._declared(tools, front.blocks)
 
     def _declared(self, tools: Tools, blocks: Sequence[Block]) -> Wire:
         parts: list[bytes | Wire] = []

@@ -21,7 +21,7 @@ from shoal.providers._breakpoints import (
     plan_breakpoints,
 )
 from shoal.providers._conversation import Conversation, keep, kept
-from shoal.providers._elements import NOTHING, Spoken, bodies, in_array
+from shoal.providers._elements import Spoken, bodies, in_array
 from shoal.providers._fronts import Fronts
 from shoal.providers._legality import (
     object_schema,
@@ -30,7 +30,7 @@ from shoal.providers._legality import (
 )
 from shoal.providers._messages_blocks import TEXT_OPEN, TURN, ContentBlocks
 from shoal.providers._messages_settings import settings_of
-from shoal.providers._outline import Outline, outline
+from shoal.providers._outline import outline
 from shoal.providers._sent import NO_HEADERS, Heads, Sent
 from shoal.providers._states import Reader
 from shoal.providers._text import Text
@@ -126,13 +126,13 @@ class MessagesEncoder:
         if blobs:
             self._check_blobs(request, spoken, blobs)
         head = self._heads.of(request, tools, (thinks, counting), self._head)
-        known = self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
+        known = self._fronts.of(request, tools.wire.size if tools.names else 0, self.block)
         plan = outline(known, spoken, request.purpose, tail)
         once = counting or request.purpose in ONCE
         markers = plan_breakpoints(
             known, plan.said, self.profile, self.rules, once=once, ended=plan.ended, far=plan.far
         )
-        front, prefixes = self._front(tools, plan, markers.ahead)
+        front, prefixes = plan.encoded(markers.ahead, tools, self._front)
         opening = _begun(spoken[0].opening) if spoken else _BEGIN
         said = in_array(spoken, _between, plan.placed(markers.behind, _SHORT))
         body = Wire.of(head, front, opening, said, _END if tail is None else _with_tail(spoken, tail))
@@ -157,9 +157,6 @@ class MessagesEncoder:
             counting=counting,
         )
         return _json(settings)[:-1] + b","
-
-    def _size_of(self, block: Block) -> int:
-        return self.block(block).size
 
     def _check_blobs(self, request: Request, spoken: Sequence[Spoken], blobs: int) -> None:
         most = MAX_BLOBS_SMALL if self.profile.window_tokens <= SMALL_WINDOW else MAX_BLOBS
@@ -207,28 +204,15 @@ class MessagesEncoder:
         leaves = (b'{"type":"text","text":"', *bodies(block.texts), b'"')
         return keep(block, self, Wire(leaves, sum(map(len, leaves))))
 
-    def _front(self, tools: Tools, plan: Outline, ahead: tuple[Marker, ...]) -> tuple[Wire, tuple[bytes, ...]]:
-        """Return what stands in front of the conversation, made once for the same markers, and its marked prefixes."""
-        made: tuple[Wire, tuple[bytes, ...]] | None = plan.front.made.get(ahead)
-        if made is None:
-            marked = {marker.index: marker for marker in ahead}
-            wire = Wire.of(self._tools(tools, marked), self._system(plan.front, marked))
-            made = plan.front.made[ahead] = wire, plan.prefixes(ahead)
-        return made
-
-    def _tools(self, tools: Tools, marked: Mapping[int, Marker]) -> Wire:
-        if not tools.names:
-            return NOTHING
-        marker = marked.get(0)
-        return Wire.of(b'"tools":[', tools.wire, b"" if marker is None else _cache_control(marker), b"}],")
-
-    def _system(self, front: Front, at: Mapping[int, Marker]) -> Wire:
+    def _front(self, tools: Tools, front: Front, ahead: tuple[Marker, ...]) -> Wire:
+        """Return what stands in front of the conversation."""
+        marked = {at: _cache_control(marker) for at, marker in front.on_blocks(ahead).items()}
         blocks = front.blocks
-        if not blocks:
-            return NOTHING
-        first = len(front.spots) - len(blocks)
-        marked = {index - first: _cache_control(marker) for index, marker in at.items()}
-        parts: list[bytes | Wire] = [b'"system":[']
+        parts: list[bytes | Wire] = []
+        if tools.names:
+            parts += [b'"tools":[', tools.wire, marked.get(-1, b""), b"}],"]
+        if blocks:
+            parts.append(b'"system":[')
         for index, block in enumerate(blocks):
             parts += [self.block(block), marked.get(index, b""), b"}," if index < len(blocks) - 1 else b"}],"]
         return Wire.of(*parts)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import final
+from collections.abc import Callable, Sequence
+from typing import TypeVar, final
 
 import msgspec
 
@@ -11,6 +11,9 @@ from shoal.providers._breakpoints import BYTES_PER_TOKEN, NO_FRONT, Front, Marke
 from shoal.providers._elements import Placed, Spoken
 from shoal.providers._text import Text
 from shoal.providers._values import Purpose, digest
+from shoal.providers._wire import Wire
+
+T = TypeVar("T")
 
 _NEAR = 2  # parts at the end of a conversation that are looked into element by element
 
@@ -54,6 +57,37 @@ class Outline(msgspec.Struct, frozen=True, gc=False):
             spot -= len(self.parts[at].stretches())
             at += 1
         return at, self.parts[at].last_of(spot)
+
+    def encoded(
+        self,
+        ahead: tuple[Marker, ...],
+        tools: T,
+        make: Callable[[T, Front, tuple[Marker, ...]], Wire],
+        *,
+        key: str | None = None,
+        least_tokens: int | None = None,
+    ) -> tuple[Wire, tuple[bytes, ...]]:
+        """Return what stands in front of the conversation, encoded once for the same markers, and what it shares.
+
+        Args:
+            ahead: The markers in it.
+            tools: The encoded tools.
+            make: Encodes it.
+            key: See `under`.
+            least_tokens: The shortest prefix that a cache without markers shares; `None` where only markers share one.
+
+        Returns:
+            Its bytes; 16 bytes for each prefix of it that another request may share, shortest first.
+        """
+        front, asked = self.front, (ahead, key)
+        made: tuple[Wire, tuple[bytes, ...]] | None = front.planned.get(asked)
+        if made is None:
+            wire: Wire | None = front.made.get(ahead)
+            if wire is None:
+                wire = front.made[ahead] = make(tools, front, ahead)
+            shared = self.prefixes(ahead) if least_tokens is None else self.leading(least_tokens)
+            made = front.planned[asked] = wire, under(key, shared)
+        return made
 
     def prefixes(self, ahead: Sequence[Marker]) -> tuple[bytes, ...]:
         """Return what stands for each prefix that *ahead*, markers in front of the conversation, mark."""

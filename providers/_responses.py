@@ -12,14 +12,14 @@ from typing import Any, Literal, final
 import msgspec
 
 from shoal.errors import ProviderRefused
-from shoal.providers._breakpoints import NO_MARKERS, ONCE, OPENAI, Marker, Markers, plan_breakpoints
+from shoal.providers._breakpoints import NO_MARKERS, ONCE, OPENAI, Front, Marker, Markers, plan_breakpoints
 from shoal.providers._conversation import Conversation, keep, kept
 from shoal.providers._elements import Spoken, bodies, in_array
 from shoal.providers._fronts import Fronts
 from shoal.providers._json import as_list, as_object, as_text
 from shoal.providers._legality import OPENING, object_schema, tail_of, tool_name, tool_names
 from shoal.providers._options import fit_effort
-from shoal.providers._outline import Outline, outline, under
+from shoal.providers._outline import Outline, outline
 from shoal.providers._responses_items import API, TEXT_OPEN, Items
 from shoal.providers._schemas import is_strict
 from shoal.providers._sent import Heads, Sent
@@ -102,6 +102,8 @@ class ResponsesEncoder:
         self.profile = profile
         self.server = server
         self._provider = provider
+        shares = profile.cache == "prefix" and server.markers
+        self._least_shared = profile.min_cacheable_tokens if shares else None
         self._fronts = Fronts()
         self._heads = Heads()
         items = Items(profile, Reader(provider, profile.model, API), marks_results=server.marks_results)
@@ -124,11 +126,13 @@ class ResponsesEncoder:
         tools = self.tools(request.tools)
         tail = tail_of(request)
         spoken = self._conversation.whole(request.messages, tailed=tail is not None)
-        known = self._fronts.of(request, tools.wire.size if tools.names else 0, self._size_of)
+        known = self._fronts.of(request, tools.wire.size if tools.names else 0, self.block)
         plan = outline(known, spoken, request.purpose, tail)
         markers = NO_MARKERS if counting else self._markers(request, plan)
         head = self._heads.of(request, tools, (cache_key, markers.explicit, counting), self._head)
-        front, prefixes = self._front(tools, plan, markers.ahead, cache_key)
+        front, prefixes = plan.encoded(
+            markers.ahead, tools, self._front, key=cache_key, least_tokens=self._least_shared
+        )
         said = in_array(spoken, _between, plan.placed(markers.behind, _MARKER))
         body = Wire.of(head, front, said, b"]}" if tail is None else _with_tail(spoken, tail))
         return Sent(body, tools.names, prefixes)
@@ -145,9 +149,6 @@ class ResponsesEncoder:
             made["prompt_cache_options"] = {"mode": "explicit"}
         return _json(made)[:-1] + b","
 
-    def _size_of(self, block: Block) -> int:
-        return self.block(block).size
-
     def _markers(self, request: Request, plan: Outline) -> Markers:
         if not self.server.markers:
             return NO_MARKERS
@@ -156,11 +157,6 @@ class ResponsesEncoder:
         )
         self._fronts.mark(request, plan.front, markers)
         return markers
-
-    def _prefixes(self, plan: Outline, ahead: Sequence[Marker]) -> tuple[bytes, ...]:
-        if self.profile.cache == "prefix" and self.server.markers:
-            return plan.leading(self.profile.min_cacheable_tokens)
-        return plan.prefixes(ahead)
 
     # --- settings
 
@@ -232,24 +228,10 @@ class ResponsesEncoder:
         leaves = bodies(block.texts)
         return keep(block, self, Wire(leaves, sum(map(len, leaves))))
 
-    def _front(
-        self, tools: Tools, plan: Outline, ahead: tuple[Marker, ...], cache_key: str | None
-    ) -> tuple[Wire, tuple[bytes, ...]]:
-        """Return what stands in front of the conversation, made once for the same markers, and its shared prefixes."""
-        front, asked = plan.front, ("front", ahead, cache_key)
-        made: tuple[Wire, tuple[bytes, ...]] | None = front.planned.get(asked)
-        if made is None:
-            wire: Wire | None = front.made.get(ahead)
-            if wire is None:
-                before = len(front.spots) - len(front.blocks)
-                system = self._system(front.blocks, [marker.index - before for marker in ahead])
-                offered: list[bytes | Wire] = [b'"tools":[', tools.wire, b"],"] if tools.names else []
-                wire = front.made[ahead] = Wire.of(*offered, *system)
-            made = front.planned[asked] = wire, under(cache_key, self._prefixes(plan, ahead))
-        return made
-
-    def _system(self, blocks: Sequence[Block], marked: Sequence[int]) -> list[bytes | Wire]:
-        parts: list[bytes | Wire] = []
+    def _front(self, tools: Tools, front: Front, ahead: tuple[Marker, ...]) -> Wire:
+        """Return what stands in front of the conversation."""
+        blocks, marked = front.blocks, front.on_blocks(ahead)
+        parts: list[bytes | Wire] = [b'"tools":[', tools.wire, b"],"] if tools.names else []
         if self.server.instructions:
             first = self.block(blocks[0]) if blocks else Wire.of(OPENING.body)
             parts += [b'"instructions":"', first, b'",']
@@ -259,7 +241,7 @@ class ResponsesEncoder:
                 continue
             head = b'{"type":"message","role":"developer","content":[' + TEXT_OPEN
             parts += [head, self.block(block), b'"', _MARKER if index in marked else b"", b"}]},"]
-        return parts
+        return Wire.of(*parts)
 
 
 def _with_tail(spoken: Sequence[Spoken], tail: Text) -> Wire:

@@ -29,8 +29,7 @@ async def send(asking: Asking, call: Call) -> None:
     _keep_hard_cap(live, prompt)
     size = size_of(prompt)
     tokens = size.corrected(live, serving)
-    most = serving.profile.max_output_tokens
-    wanted = most if asked.max_tokens is None else min(asked.max_tokens, most)
+    wanted = serving.reply_tokens(asked.max_tokens)
     request = Request(
         serving.model,
         prompt.system,

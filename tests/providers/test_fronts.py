@@ -12,6 +12,7 @@ from shoal.providers._gemini import GeminiEncoder
 from shoal.providers._messages import MessagesEncoder
 from shoal.providers._outline import Outline, outline, under
 from shoal.providers._responses import ResponsesEncoder
+from shoal.providers._wire import Wire
 
 
 def owned(owner: str, text: str = "x" * 400, **settings: object) -> Block:
@@ -27,15 +28,15 @@ def front(
     ahead: bool = False,
 ) -> Front:
     asked = request(user("x"), system=blocks, run_id=run_id, purpose=purpose, tools=offered, stages_ahead=ahead)
-    return fronts.of(asked, 400 if offered.specs else 0, len_of)
+    return fronts.of(asked, 400 if offered.specs else 0, encoded)
 
 
 def marks(*markers: Marker, explicit: bool = False) -> Markers:
     return Markers(markers, (), explicit)
 
 
-def len_of(one: Block) -> int:
-    return len(one.text)
+def encoded(one: Block) -> Wire:
+    return Wire.of(one.text.encode())
 
 
 def odds(made: Front) -> list[float]:
@@ -156,7 +157,7 @@ def test_what_was_marked_is_known_when_the_front_changes():
     fronts = Fronts()
     blocks = [owned("a", "1"), owned("b", "1")]
     asked = request(user("x"), system=tuple(blocks), run_id="r")
-    made = fronts.of(asked, 0, len_of)
+    made = fronts.of(asked, 0, encoded)
     fronts.mark(asked, made, Markers((Marker(0), Marker(1)), (9,)))
     assert front(fronts, blocks[0], owned("b", "2")).known == {0}
 
@@ -165,7 +166,7 @@ def test_what_was_marked_longest_ago_is_forgotten():
     fronts = Fronts()
     for n in range(70):
         asked = request(user("x"), system=(owned("a", f"{n}"),), run_id="r")
-        fronts.mark(asked, fronts.of(asked, 0, len_of), marks(Marker(0)))
+        fronts.mark(asked, fronts.of(asked, 0, encoded), marks(Marker(0)))
     assert front(fronts, owned("a", "69")).known == {0}
     assert front(fronts, owned("a", "0")).known == set()
 
@@ -183,19 +184,19 @@ def test_a_conversation_that_lost_its_head_has_moved():
     first, second = user("x"), user("y")
     for said, moved in (((first, second), False), ((second,), True), ((second, first), False), ((), True)):
         asked = Request("m", messages=(segment(*said),) if said else (), run_id="r")
-        assert fronts.of(asked, 0, len_of).moved is moved
+        assert fronts.of(asked, 0, encoded).moved is moved
 
 
 def test_what_was_not_written_at_its_end_is_not_looked_for_there():
     fronts, one = Fronts(), owned("a", "1")
     asked = request(user("x"), system=(one,), run_id="r")
-    fronts.mark(asked, fronts.of(asked, 0, len_of), marks(Marker(0), explicit=True))
-    made = fronts.of(asked, 0, len_of)
+    fronts.mark(asked, fronts.of(asked, 0, encoded), marks(Marker(0), explicit=True))
+    made = fronts.of(asked, 0, encoded)
     assert made.moved
     fronts.mark(asked, made, marks(Marker(0)))
     asks = request(user("x"), system=(one,), run_id="r", purpose="routing")
-    fronts.mark(asks, fronts.of(asks, 0, len_of), marks(Marker(0), explicit=True))
-    assert not fronts.of(asked, 0, len_of).moved
+    fronts.mark(asks, fronts.of(asks, 0, encoded), marks(Marker(0), explicit=True))
+    assert not fronts.of(asked, 0, encoded).moved
 
 
 def test_marks_of_a_front_that_is_not_the_runs_are_not_kept():
@@ -213,7 +214,7 @@ def test_marks_of_a_front_that_is_not_the_runs_are_not_kept():
 def outlined(talk: Request) -> Outline:
     encoder = MessagesEncoder("anthropic", shipped_profile("claude-opus-5-5"))
     spoken = encoder._conversation.whole(talk.messages, tailed=False)
-    return outline(encoder._fronts.of(talk, 0, encoder._size_of), spoken, talk.purpose)
+    return outline(encoder._fronts.of(talk, 0, encoder.block), spoken, talk.purpose)
 
 
 def test_a_request_is_outlined_in_stretches_and_its_end_in_elements():
