@@ -14,6 +14,7 @@ from shoal.providers._json import as_count, as_object
 from shoal.providers._leaders import PrefixLeaders
 from shoal.providers._messages import API, MessagesEncoder
 from shoal.providers._messages_reply import MessagesReply
+from shoal.providers._messages_settings import LEVELS
 from shoal.providers._rates import NO_RATES, Rates
 from shoal.providers._refusals import Asked
 from shoal.providers._sent import Sent
@@ -27,7 +28,6 @@ VERSION = "2023-06-01"
 
 Lifetime: TypeAlias = Literal["5m", "1h"]
 _NO_SUCH_PATH = frozenset({404, 405, 501})
-_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _BETAS = "anthropic-beta"
 _THINKING = ("adaptive", "between_tools", "disabled", "enabled")
 
@@ -170,7 +170,7 @@ def _capable(profile: ModelProfile, said: Mapping[str, Any]) -> ModelProfile:
         structured_output=_supported(said["structured_outputs"])
         if "structured_outputs" in said
         else profile.structured_output,
-        efforts=tuple([level for level in _EFFORTS if _supported(effort.get(level))]) if effort else profile.efforts,
+        efforts=tuple([level for level in LEVELS if _supported(effort.get(level))]) if effort else profile.efforts,
         thinking=tuple([kind for kind in _THINKING if _supported(types.get(kind))]) if types else profile.thinking,
     )
 

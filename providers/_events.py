@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import json
 from typing import Any, TypeVar
 
 import msgspec
 
 from shoal.errors import ProviderUnavailable
+from shoal.providers._json import mended
 from shoal.providers._refusals import Asked
 
 T = TypeVar("T")
@@ -35,26 +35,13 @@ def decoded(decoder: msgspec.json.Decoder[T], data: bytes, asked: Asked, **conte
     except (RecursionError, msgspec.MsgspecError):
         pass  # below: it may only be damaged
     try:
-        return decoder.decode(_mended(data))
+        return decoder.decode(mended(data.decode("utf-8", "replace")))
     except (ValueError, RecursionError, msgspec.MsgspecError) as exc:
         # Struck out before it is cut: half a secret is none that could be found.
         start = asked.clean(data[:_LOOKED_AT].decode("utf-8", "replace"))[:_QUOTED]
         raise ProviderUnavailable(
             f"{asked.provider}: an event is none of its API: {start!r}; check that the base URL is right", **context
         ) from exc
-
-
-def _mended(data: bytes) -> bytes:
-    """Return *data*, JSON, with what is no character in its texts replaced.
-
-    Small models and naive servers cut a text inside a character. The way through UTF-16 joins the halves of one where
-    both are there.
-
-    Raises:
-        ValueError: It is no JSON.
-    """
-    text = json.dumps(json.loads(data.decode("utf-8", "replace")), ensure_ascii=False)
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
 def part_of(raw: msgspec.Raw, asked: Asked, **context: Any) -> tuple[bytes, dict[str, Any]]:

@@ -8,7 +8,6 @@ translate what this module returns and repair nothing themselves.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -16,7 +15,7 @@ from typing import final
 
 import msgspec
 
-from shoal.providers._json import as_object
+from shoal.providers._json import as_object, mended
 from shoal.providers._text import Text
 from shoal.providers._values import Message, Request, Role, ToolCall, ToolSpec
 
@@ -174,18 +173,17 @@ def arguments(text: Text) -> Text:
     try:
         _object.decode(str(text))
     except (msgspec.MsgspecError, RecursionError):
-        return _mended(text)
+        return _without_halves(text)
     return text
 
 
-def _mended(text: Text) -> Text:
+def _without_halves(text: Text) -> Text:
     """Return *text* without the halves of characters that made it no JSON; an empty object where it is none still."""
     source = str(text)
     if not _HALF_CHARACTER.search(source):
         return EMPTY_OBJECT
     try:
-        mended = json.dumps(json.loads(source), ensure_ascii=False)
-        whole = mended.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        whole = mended(source)
         _object.decode(whole)
     except (ValueError, RecursionError, msgspec.MsgspecError):
         return EMPTY_OBJECT

@@ -21,6 +21,8 @@ Settings: TypeAlias = dict[str, Any]
 
 MIN_BUDGET = 1024
 SAMPLING_ENDS = "2026-10-21"
+LEVELS = ("low", "medium", "high", "xhigh", "max")
+"""Of effort, lowest first."""
 
 _MADE_FROM_REQUEST = frozenset({"cache_control", "max_tokens", "messages", "model", "stream", "system", "tools"})
 _SAMPLING = frozenset({"temperature", "top_k", "top_p"})
@@ -28,7 +30,6 @@ _NOT_COUNTED = frozenset(
     {"container", "diagnostics", "inference_geo", "max_tokens", "metadata", "service_tier", "speed", "stop_sequences"}
 ) | {"stream", *_SAMPLING}
 _HIGH = ("xhigh", "max")
-_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 
 def settings_of(
@@ -100,9 +101,9 @@ def _set_thinking(settings: Settings, profile: ModelProfile, max_tokens: int, *,
 def _set_output(settings: Settings, request: Request, profile: ModelProfile, provider: str) -> None:
     output = dict(as_object(settings.pop("output_config", None)))
     effort = output.pop("effort", None)
-    if effort in _EFFORTS and profile.efforts != ():
+    if effort in LEVELS and profile.efforts != ():
         disabled = as_object(settings.get("thinking")).get("type") == "disabled"
-        output["effort"] = nearest(effort, profile.efforts or _EFFORTS)
+        output["effort"] = nearest(effort, profile.efforts or LEVELS)
         if disabled and output["effort"] in _HIGH:
             output["effort"] = "high"
     if request.output is not None:

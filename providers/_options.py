@@ -10,7 +10,7 @@ from shoal.errors import ProviderRefused
 from shoal.providers._json import as_list, as_object, as_text
 from shoal.providers._legality import tool_name
 from shoal.providers._schemas import loose
-from shoal.providers._values import Request
+from shoal.providers._values import EFFORTS, Request
 
 _MADE_FROM_REQUEST = frozenset(
     {"max_completion_tokens", "max_tokens", "messages", "model", "stream", "stream_options", "tools"}
@@ -33,14 +33,13 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "top_p": (0, 1),
 }
 _MAX_STOPS = 4
-_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _SCHEMA_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def nearest(effort: str, taken: tuple[str, ...]) -> str:
     """Return *effort*, or the highest level below it among *taken*; the lowest where there is none."""
-    rank = _EFFORTS.index(effort)
-    below = [level for level in taken if level in _EFFORTS and _EFFORTS.index(level) <= rank]
+    rank = EFFORTS.index(effort)
+    below = [level for level in taken if level in EFFORTS and EFFORTS.index(level) <= rank]
     return below[-1] if below else taken[0]
 
 
@@ -52,7 +51,7 @@ def fit_effort(options: dict[str, Any], name: str, taken: tuple[str, ...] | None
         name: The option.
         taken: What the model takes; `None` where that is unknown, which leaves the level as it is.
     """
-    if taken is None or options.get(name) not in _EFFORTS:
+    if taken is None or options.get(name) not in EFFORTS:
         return
     if taken:
         options[name] = nearest(options[name], taken)

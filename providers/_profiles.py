@@ -17,7 +17,7 @@ from shoal.providers._intake import COUNTINGS
 from shoal.providers._json import as_list, as_object, as_text
 from shoal.providers._listed import Listed, listed
 from shoal.providers._tokens import TOKENIZERS
-from shoal.providers._values import ModelProfile, Price
+from shoal.providers._values import EFFORTS, ModelProfile, Price
 
 _DATE_SUFFIX = re.compile(r"[-@](?:\d{8}|\d{4}-\d{2}-\d{2})$")
 _MIME = re.compile(r"[a-z0-9.+-]+/(?:\*|[a-z0-9.+-]+)|\*/\*")
@@ -41,7 +41,6 @@ _ROW_KEYS = (
     "turn_system",
 )
 _THINKING = ("adaptive", "between_tools", "budget", "disabled", "enabled", "level")
-_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _FLAT_PRICES = ("input", "output", "cache_read", "cache_write", "cache_write_long")
 _PRICE_KEYS = (*_FLAT_PRICES, "long_from", "long_factor", "long_output_factor")
 
@@ -178,7 +177,7 @@ def _laid_over(base: ModelProfile, row: Mapping[str, Any], source: str) -> Model
         turn_system=_flag(row, "turn_system", where, default=base.turn_system),
         input_types=_mimes(row, base.input_types, where),
         thinking=_words(row, "thinking", base.thinking, _THINKING, where),
-        efforts=_words(row, "efforts", base.efforts, _EFFORTS, where),
+        efforts=_words(row, "efforts", base.efforts, EFFORTS, where),
         tokenizer=_tokenizer(row, base.tokenizer, where),
         price=_price(row["price"], source, where) if "price" in row else base.price,
         window_source=source if "context" in row else base.window_source,

@@ -19,7 +19,7 @@ from shoal.errors import (
     ProviderSetup,
     ProviderUnavailable,
 )
-from shoal.providers._json import as_count, as_list, as_object, as_text
+from shoal.providers._json import as_count, as_list, as_object, as_text, plain
 
 MAX_QUOTED = 500
 MAX_ID = 256
@@ -155,11 +155,6 @@ class Complaint:
     numbers: Mapping[str, int] = field(default_factory=dict[str, int])
     retry_s: float | None = None
     request_id: str | None = None
-
-
-def plain(text: str) -> str:
-    """Return *text* without halves of characters, which nothing that is written down may hold."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def complaint_of(body: object) -> Complaint:

@@ -129,12 +129,11 @@ def _request(
     system = (Block(OVERHEAD, (prompt,), estimate_text(prompt)),) if prompt else ()
     message = Message("user", (Text.of(material),))
     segment = Segment(owner, (message,), max(1, estimate(message)), closed=True)
-    most = min(settings.max_tokens or serving.profile.max_output_tokens, serving.profile.max_output_tokens)
     return Request(
         serving.model,
         system,
         (segment,),
-        max_tokens=most,
+        max_tokens=serving.reply_tokens(settings.max_tokens),
         temperature=settings.temperature if serving.profile.temperature else None,
         purpose=purpose,
         run_id=live.run_id,

@@ -25,7 +25,7 @@ from shoal.runtime._live import Live
 from shoal.runtime._people import answer, mail
 from shoal.runtime.context import PartStored
 from shoal.runtime.events import BudgetGiven, BudgetReached, RunPaused, RunResumed, TimerSet
-from shoal.runtime.journal import Journal, RunRow
+from shoal.runtime.journal import Journal
 
 LOOK_S = 0.2
 """Seconds from one look for commands of other processes to the next."""
@@ -144,7 +144,7 @@ async def steer(home: Steered, run_id: str, command: Command, done: Callable[[],
         await home.journal.barrier()
         row = home.journal.find(run_id)
         if row.ended:
-            raise _over(row)
+            raise _over(run_id, row.status)
         shared = home.journal.shared
         if shared is None:
             await _write_to(home, run_id, command, done)
@@ -233,16 +233,11 @@ async def _written(
         lives = [await stack.enter_async_context(home.keeper.reached(each)) for each in _tree(home, run_id, command)]
         first = lives[0]
         if first.state.ended is not None:
-            raise _ended(first)
+            raise _over(run_id, first.state.ended.status)
         if any(_moved(home, live) for live in lives):
             return None
-        if isinstance(command, Send | SetTimer) and first.state.program.function is not None:
-            raise ConfigInvalid(
-                f"run {run_id} is an agentic function, which reads no messages; pass what it needs as an argument, or "
-                "have it look with `ctx.step`"
-            )
         if isinstance(command, Send | SetTimer):
-            _check_region(first, command.region)
+            _check_message(first, command.region)
         # From here on nothing waits: all of it becomes durable together.
         for live in lives:
             if not live.over:
@@ -253,12 +248,17 @@ async def _written(
     return lives
 
 
-def _check_region(live: Live, region: str | None) -> None:
-    """Refuse a message for a region that the run has in no stage.
+def _check_message(live: Live, region: str | None) -> None:
+    """Refuse a message for a run that reads none, or for a region that it has in no stage.
 
     Raises:
         ConfigInvalid: See above.
     """
+    if live.state.program.function is not None:
+        raise ConfigInvalid(
+            f"run {live.run_id} is an agentic function, which reads no messages; pass what it needs as an argument, or "
+            "have it look with `ctx.step`"
+        )
     names = dict.fromkeys((*live.state.view.states, *live.state.program.regions))
     if region is not None and region not in names:
         there = ", ".join(f"`{name}`" for name in names)
@@ -329,14 +329,8 @@ def _concerned(home: Steered, run_id: str, command: Command) -> Sequence[str]:
     return [row.run_id for row in rows if row.run_id in below]
 
 
-def _over(row: RunRow) -> RunIsOver:
-    return RunIsOver(f"run {row.run_id} is over ({row.status}); nothing reaches it any more", run_id=row.run_id)
-
-
-def _ended(live: Live) -> RunIsOver:
-    ended = live.state.ended
-    assert ended is not None  # the caller looked
-    return RunIsOver(f"run {live.run_id} is over ({ended.status}); nothing reaches it any more", run_id=live.run_id)
+def _over(run_id: str, status: str) -> RunIsOver:
+    return RunIsOver(f"run {run_id} is over ({status}); nothing reaches it any more", run_id=run_id)
 
 
 async def serve_commands(home: Steered) -> None:

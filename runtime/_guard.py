@@ -98,8 +98,7 @@ async def fitting(live: Live, serving: Serving, question: Question | None) -> Se
 def wanted_reply(live: Live, serving: Serving) -> int:
     """Return the reply that the stage asks for, in tokens: its own budget, never above the model's maximum."""
     model = live.state.stage.model
-    asked = None if model is None else model.max_tokens
-    return serving.profile.max_output_tokens if asked is None else min(asked, serving.profile.max_output_tokens)
+    return serving.reply_tokens(None if model is None else model.max_tokens)
 
 
 # --- making room

@@ -32,7 +32,7 @@ from shoal.runtime._pools import Pools
 from shoal.runtime._programs import Programs
 from shoal.runtime._run import Begun, RunActor
 from shoal.runtime._serving import Servants
-from shoal.runtime._spawn import Announced, Birth, Drafting, conceive, part_of
+from shoal.runtime._spawn import Announced, Birth, Drafting, conceive, held
 from shoal.runtime.events import Lane, RunSpawned
 from shoal.runtime.journal import Journal
 from shoal.runtime.program import Program
@@ -233,7 +233,7 @@ class Hall:
             def program_of(digest: str) -> Program:
                 return program if digest == program.digest else self.programs.made(kept, digest)
 
-            state = read_back(self.journal, run_id, program_of, partial(part_of, drafting.parts, self.journal))
+            state = read_back(self.journal, run_id, program_of, partial(held, drafting.parts, self.journal.part))
             if kept is not None and state.phase != "paused":
                 raise SpawnRefused(f"run {run_id} is at work here; pause it first, or end its process")
             changed = await change(self, state, program, drafting)

@@ -257,7 +257,8 @@ class Home:
                 raise _is_paused(run_id, standing.paused)
             if self.closed:
                 raise left_behind(run_id)
-            if not wait_paused and self.adrift(self.journal.find(run_id)):
+            kept = self.keeper.keeps(run_id)  # then the register need not be asked
+            if not (kept or wait_paused) and self.adrift(self.journal.find(run_id)):
                 raise RunInterrupted(
                     f"run {run_id} was interrupted: it is not over, and no process hosts it; take it up with "
                     f"`await swarm.resume_tree({run_id!r})`, or `shoal resume {run_id}`",

@@ -45,6 +45,11 @@ class Serving:
         """Provider and model as blueprints write them."""
         return f"{self.provider.name}:{self.model}"
 
+    def reply_tokens(self, asked: int | None) -> int:
+        """Return how long a reply may be of which *asked* tokens are wanted; `None` is the most of its model."""
+        most = self.profile.max_output_tokens
+        return most if asked is None else min(asked, most)
+
 
 @final
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import final
+from typing import ClassVar, final
 
 from shoal.errors import ConfigInvalid
 from shoal.runtime.scripts import ScriptLimits
-
-MAY_BE_NONE = frozenset({"idle_s", "question_s"})
-"""Limits that may be none."""
-MAY_BE_ZERO = frozenset({"asks", "max_child_depth", "nudges", "point_rounds"})
-"""Limits that may be 0."""
 
 
 @final
@@ -50,6 +45,11 @@ class Limits:
         ConfigInvalid: One of them is no such number.
     """
 
+    MAY_BE_NONE: ClassVar[frozenset[str]] = frozenset({"idle_s", "question_s"})
+    """Names of limits that may be `None`."""
+    MAY_BE_ZERO: ClassVar[frozenset[str]] = frozenset({"asks", "max_child_depth", "nudges", "point_rounds"})
+    """Names of limits that may be 0."""
+
     max_iterations: int = 50
     max_calls_per_turn: int = 64
     max_child_depth: int = 3
@@ -79,15 +79,15 @@ class Limits:
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
-            if each.name == "scripts" or (value is None and each.name in MAY_BE_NONE):
+            if each.name == "scripts" or (value is None and each.name in self.MAY_BE_NONE):
                 continue
             whole = each.type == "int"
             number: float = -1
             if isinstance(value, int if whole else int | float) and not isinstance(value, bool):
                 number = value
-            zero = each.name in MAY_BE_ZERO
+            zero = each.name in self.MAY_BE_ZERO
             if not (number >= 0 if zero else number > 0):
                 least = "0 or more" if zero else "above 0"
-                never = ", or `None` for never" if each.name in MAY_BE_NONE else ""
+                never = ", or `None` for never" if each.name in self.MAY_BE_NONE else ""
                 kind = "whole number" if whole else "number"
                 raise ConfigInvalid(f"the limit `{each.name}` is {value!r}; give a {kind} {least}{never}")

@@ -17,7 +17,7 @@ from shoal.runtime._seed_files import OWN_FOLDER
 from shoal.runtime._tooling import context_of
 from shoal.runtime.context import NOTHING_SAID, Change, Draft, PartStored, Rendering, Said, ScriptCall
 from shoal.runtime.context import Plan as WritePlan
-from shoal.runtime.events import Event, LaneStarted, Payload
+from shoal.runtime.events import Event, Payload
 from shoal.runtime.program import StageProgram
 from shoal.runtime.scripts import MARK, Script
 from shoal.runtime.state import RunState
@@ -261,14 +261,6 @@ class Live:
         await self._settled.wait()
         if not self.host.journal.healthy:
             await self.durable()
-
-    def job_on(self, region: str) -> LaneStarted | None:
-        """Return the summary of *region* that is under way; `None` for none."""
-        for job in self.state.jobs.values():
-            started = job.started
-            if started.lane == "compaction" and started.region == region and not started.aside:
-                return job.started
-        return None
 
     # --- who serves
 

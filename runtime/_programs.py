@@ -22,8 +22,8 @@ from shoal.runtime.program import Program, recorded, warn_of_schemas
 from shoal.runtime.scripts import MARK, Sandbox
 from shoal.runtime.tools import Tool
 
-_READY = 256
-"""Definitions that are kept ready to run; the one that was used longest ago goes first."""
+_KEPT = 256
+"""Definitions, and files, that are kept ready; the one that was used longest ago goes first."""
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
@@ -42,7 +42,7 @@ class _Recent(Generic[_K, _V]):
         """Return the value of *key*, made where it is not kept."""
         value = self._values.pop(key) if key in self._values else make()
         self._values[key] = value
-        if len(self._values) > _READY:
+        if len(self._values) > _KEPT:
             del self._values[next(iter(self._values))]
         return value
 
@@ -66,7 +66,7 @@ class Programs:
         self._functions: dict[str, AgenticFunction[..., Any]] = {}
         """Agentic functions that were given in code, by qualified name; others are imported."""
         self._ready: _Recent[tuple[object, ...], tuple[object, Program]] = _Recent()
-        self._files: dict[tuple[object, ...], Bundle] = {}
+        self._files: _Recent[tuple[object, ...], Bundle] = _Recent()
         self._adopted: _Recent[tuple[object, ...], Bundle] = _Recent()
 
     def __repr__(self) -> str:
@@ -92,14 +92,11 @@ class Programs:
         file = path / "blueprint.toml" if path.is_dir() else path
         if not file.exists():
             file = path / "agent.leviath"
-        known = file.stat() if file.exists() else None
-        key = (path, known.st_mtime_ns, known.st_size, signature(file.parent)) if known is not None else None
-        bundle = self._files.get(key) if key is not None else None
-        if bundle is None:
-            bundle = bundle_of(load(path), _load)
-            if key is not None:
-                self._files[key] = bundle
-        return bundle
+        if not file.exists():
+            return bundle_of(load(path), _load)  # which says what is missing
+        known = file.stat()
+        key = (path, known.st_mtime_ns, known.st_size, signature(file.parent))
+        return self._files.get(key, lambda: bundle_of(load(path), _load))
 
     def _adopt(self, blueprint: Blueprint) -> Bundle:
         refuse_unusable(blueprint)
@@ -226,11 +223,8 @@ class Programs:
 
     def looked_at(self, digest: str) -> Program:
         """Return what the journal holds under *digest*, for whoever only looks at a run and calls no tool."""
-
-        def make() -> tuple[object, Program]:
-            return None, recorded(self._journal.definition(digest), self._components)
-
-        return self._ready.get(("looked at", digest), make)[1]
+        key = ("looked at", digest)
+        return self._ready.get(key, lambda: (None, recorded(self._journal.definition(digest), self._components)))[1]
 
     def made(self, kept: Program | None, digest: str) -> Program:
         """Return what *digest* stands for in the history of a run that is made of *kept* by now."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Sequence
-from typing import Literal, TypeAlias, final
+from typing import Literal, final
 
 import msgspec
 
@@ -34,9 +34,6 @@ from shoal.runtime.context import (
 )
 from shoal.runtime.events import ScriptFailed
 from shoal.runtime.scripts import Plain, ScriptError
-
-Unsaid: TypeAlias = Literal["unsaid"]
-UNSAID: Unsaid = "unsaid"
 
 
 @final

@@ -27,7 +27,6 @@ from shoal.runtime._transforms import Carried
 from shoal.runtime._unbuilt import refuse_unbuilt
 from shoal.runtime.context import resolve
 from shoal.runtime.events import BudgetGiven, Event, FrameEntered, RestartRule, RunSpawned, ToolSource
-from shoal.runtime.journal import Journal
 from shoal.runtime.program import Program
 from shoal.runtime.scripts import Script
 from shoal.runtime.state import RunState
@@ -181,8 +180,8 @@ async def conceive(host: Host, birth: Birth) -> Born:
     state = RunState(
         birth.run_id,
         program,
-        load=partial(part_of, drafting.parts, host.journal),
-        facts=partial(_fact, found.definitions, host.journal),
+        load=partial(held, drafting.parts, host.journal.part),
+        facts=partial(held, found.definitions, host.journal.definition),
     )
     # Worked out on a state of its own first: what is refused here leaves no trace in the journal.
     events = await _first_events(host, state, spawned, (*resolved, *birth.carried), drafting, scripts, found)
@@ -232,16 +231,10 @@ def sources_given(program: Program) -> tuple[ToolSource, ...]:
     return tuple(ToolSource(tool.name, *tool.source) for tool in program.given if tool.source is not None)
 
 
-def part_of(new: Mapping[str, bytes], journal: Journal, digest: str) -> bytes:
-    """Return the bytes of a stored part, which are among the *new* ones until what brings them is journaled."""
+def held(new: Mapping[str, bytes], journaled: Callable[[str], bytes], digest: str) -> bytes:
+    """Return the bytes under *digest*, which are among the *new* ones until what brings them is *journaled*."""
     data = new.get(digest)
-    return journal.part(digest) if data is None else data
-
-
-def _fact(new: Mapping[str, bytes], journal: Journal, digest: str) -> bytes:
-    """Return what was looked up under *digest*, which is among the *new* ones until the run has begun."""
-    data = new.get(digest)
-    return journal.definition(digest) if data is None else data
+    return journaled(digest) if data is None else data
 
 
 async def _given(host: Host, birth: Birth) -> Mapping[str, Given]:

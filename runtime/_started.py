@@ -132,7 +132,7 @@ class Trees:
 
     async def bring_back(self) -> None:
         """Start again what went down because something below it was lost."""
-        for started in self._started:
+        for started in tuple(self._started):  # one may be over again before the next is brought back
             tree = started.tree
             if tree.status == "down":
                 await self._runs.start_child(ChildSpec(tree.name, tree, restart="temporary"))

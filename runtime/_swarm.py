@@ -172,18 +172,20 @@ class Swarm:
         hall = Hall(self.journal, self._gear)
         root = rooted(hall, self._services, self._beside)
         self.journal.observers.extend(self._observers)
-        self._stack.push_async_callback(self._close_providers)
-        self._stack.callback(hall.sandbox.close)
-        self._stack.callback(self._detach)
-        # Children of trees that users start find their swarm by it: the tasks of the root run in this context.
-        self._stack.callback(hall.home.close)  # before the journal closes, and once nothing can be added to it
-        token = HALL.set(hall)
-        try:
-            await self._stack.enter_async_context(running(root.tree, observer=root.observe))
-        finally:
-            HALL.reset(token)
+        async with AsyncExitStack() as opening:  # what is cancelled while it opens, or cannot, leaves nothing open
+            opening.push_async_callback(self._close_providers)
+            opening.callback(hall.sandbox.close)
+            opening.callback(self._detach)
+            opening.callback(hall.home.close)  # before the journal closes, and once nothing can be added to it
+            # Children of trees that users start find their swarm by it: the tasks of the root run in this context.
+            token = HALL.set(hall)
+            try:
+                await opening.enter_async_context(running(root.tree, observer=root.observe))
+            finally:
+                HALL.reset(token)
+            root.started.body = opening.enter_context(anyio.CancelScope())
+            self._stack = opening.pop_all()
         self._hall, self._root = hall, root
-        root.started.body = self._stack.enter_context(anyio.CancelScope())
         return self
 
     async def __aexit__(

@@ -17,13 +17,14 @@ from shoal.providers._values._message import (
     numbers_of,
 )
 from shoal.providers._values._parts import Block, Reach, Segment, Volatility
-from shoal.providers._values._profile import Bucket, ModelProfile, Price, TokenCount
+from shoal.providers._values._profile import EFFORTS, Bucket, ModelProfile, Price, TokenCount
 from shoal.providers._values._provider import Provider
 from shoal.providers._values._reply import Completed, Finish, ReasoningDelta, Reply, StreamEvent, TextDelta, Usage
 from shoal.providers._values._request import OWN_WORD, PolicyStep, Purpose, Request, Situation, SituationSource, Trace
 from shoal.providers._values._tools import NO_TOOLS, OutputFormat, ToolSet, ToolSpec
 
 __all__ = [
+    "EFFORTS",
     "NO_TOOLS",
     "OWN_WORD",
     "ROLES",

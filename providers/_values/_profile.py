@@ -10,6 +10,8 @@ from shoal.providers._intake import FLAT, Intake
 from shoal.providers._values._reply import Usage
 
 Bucket: TypeAlias = Literal["uncached", "cache_read", "cache_write", "cache_write_long", "output"]
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""The levels of effort that a model may take, lowest first."""
 
 
 @final

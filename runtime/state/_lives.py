@@ -8,7 +8,6 @@ from functools import reduce
 import msgspec
 
 from shoal.blueprints import Budget
-from shoal.errors import DefinitionMissing
 from shoal.runtime.events import (
     BlueprintChanged,
     BudgetGiven,
@@ -91,11 +90,7 @@ def on_change_blueprint(state: RunRecord, event: Event, payload: BlueprintChange
 
 
 def _made(state: RunRecord, digest: str) -> Program:
-    if state.program_of is not None:
-        return state.program_of(digest)
-    if state.definition is None:
-        raise DefinitionMissing(f"run {state.run_id} goes on with the definition {digest!r}, which is not at hand")
-    return recorded(state.definition(digest))
+    return recorded(state.kept(digest)) if state.program_of is None else state.program_of(digest)
 
 
 def _limited(budget: Budget, given: BudgetGiven) -> Budget:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import final
 
@@ -41,11 +42,11 @@ class Permissions:
     folder: Mapping[str, Permission] = field(default_factory=dict[str, Permission])
 
     def __post_init__(self) -> None:
-        said = {**self.folder, **self.user, **self.launch, "launch_rest": self.launch_rest or "allow"}
-        odd = next(((name, value) for name, value in said.items() if value not in _STRICTNESS), None)
-        if odd is not None:
-            words = ", ".join(f"`{word}`" for word in _STRICTNESS)
-            raise ConfigInvalid(f"the permission of `{odd[0]}` is {odd[1]!r}; give one of {words}")
+        rest = {} if self.launch_rest is None else {"launch_rest": self.launch_rest}
+        for name, value in chain.from_iterable(said.items() for said in (self.launch, rest, self.user, self.folder)):
+            if value not in _STRICTNESS:
+                words = ", ".join(f"`{word}`" for word in _STRICTNESS)
+                raise ConfigInvalid(f"the permission of `{name}` is {value!r}; give one of {words}")
 
     def of(self, tool: Tool, stage: Stage, blueprint: Blueprint) -> Permission:
         """Return the permission of *tool* in *stage*. Blueprints and folders may only tighten; `deny` is final."""

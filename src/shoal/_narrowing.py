@@ -17,8 +17,6 @@ from shoal.runtime import Limits
 from shoal.runtime.scripts import ScriptLimits
 
 _NEVER = "never"
-_MAY_BE_NONE = frozenset({"idle_s", "question_s"})
-_MAY_BE_ZERO = frozenset({"asks", "nudges", "point_rounds"})
 
 
 # --- limits
@@ -69,14 +67,14 @@ def _number(path: Path, where: str, value: object, kind: type[Limits | ScriptLim
         near = difflib.get_close_matches(key, known, n=1)
         hint = f"did you mean `{near[0]}`?" if near else f"there is {', '.join(f'`{name}`' for name in known)}"
         raise ConfigInvalid(f"{str(path)!r} has the unknown key `{where}`; {hint}")
-    if value == _NEVER and key in _MAY_BE_NONE:
+    if value == _NEVER and key in Limits.MAY_BE_NONE:
         return None
     whole = str(known[key]) == "int"
     number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-    least = 0 if key in _MAY_BE_ZERO else None
+    least = 0 if key in Limits.MAY_BE_ZERO else None
     if not number or not (value >= 0 if least == 0 else value > 0):  # type: ignore[operator]  # a number
         what = f"a {'whole ' if whole else ''}number{', 0 or more' if least == 0 else ' above 0'}"
-        never = f', or "{_NEVER}"' if key in _MAY_BE_NONE else ""
+        never = f', or "{_NEVER}"' if key in Limits.MAY_BE_NONE else ""
         raise ConfigInvalid(f"`{where}` in {str(path)!r} is {value!r}; write {what}{never}")
     return value
 

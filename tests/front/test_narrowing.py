@@ -45,6 +45,10 @@ def test_a_working_directory_may_narrow_them(here: Path):
     assert (made.asks, made.question_s, made.max_child_depth) == (0, 60, 1)
 
 
+def test_a_tree_may_be_narrowed_to_its_root(here: Path):
+    assert said(limits_from, here, local="[limits]\nmax_child_depth = 0\n").max_child_depth == 0
+
+
 def test_what_waits_for_ever_may_be_given_an_end(here: Path):
     assert said(limits_from, here, '[limits]\nidle_s = "never"\n', "[limits]\nidle_s = 5\n").idle_s == 5
 

@@ -10,7 +10,8 @@ import pytest
 from runkit import blueprint, stage, swarm_of
 
 from shoal.errors import JournalFailed, RunInterrupted
-from shoal.runtime import Run, SqliteJournal
+from shoal.runtime import MemoryJournal, Run, SqliteJournal, Swarm
+from shoal.runtime.events import Event
 from shoal.testing import Say, ScriptedProvider
 
 pytestmark = pytest.mark.anyio
@@ -35,6 +36,17 @@ async def outlived(path: Path, wait: Callable[[Run], Coroutine[None, None, None]
                 tasks.start_soon(wait, run)
                 await anyio.wait_all_tasks_blocked()
             journal.close()
+
+
+async def test_a_swarm_that_is_cancelled_while_it_opens_leaves_nothing_open():
+    provider, journal, seen = slow(), MemoryJournal(), list[Event]()
+    swarm = Swarm([provider], journal, [seen.append])
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await swarm.__aenter__()
+    assert (provider.closed, journal.observers) == (True, [])
+    async with swarm:
+        assert swarm.healthy
 
 
 async def test_a_result_that_is_awaited_outside_the_block_raises_once_the_swarm_is_closed(tmp_path: Path):

@@ -39,7 +39,14 @@ def test_a_permission_that_is_none_is_refused(where: str):
         Permissions(**said)
 
 
+def test_a_permission_that_is_none_is_refused_where_a_stronger_one_stands_for_the_same_tool():
+    with pytest.raises(ConfigInvalid, match="the permission of `shell` is 'maybe'"):
+        Permissions(user={"shell": "ask"}, folder={"shell": "maybe"})  # type: ignore[dict-item]
+
+
 def test_a_permission_for_the_rest_is_one():
     with pytest.raises(ConfigInvalid, match="the permission of `launch_rest` is 'yes'"):
         Permissions(launch_rest="yes")  # type: ignore[arg-type]
+    with pytest.raises(ConfigInvalid, match="the permission of `launch_rest` is ''"):
+        Permissions(launch_rest="")  # type: ignore[arg-type]
     assert Permissions(launch_rest="allow").launch_rest == "allow"

@@ -132,6 +132,26 @@ async def test_a_tree_that_comes_back_is_still_watched():
             await anyio.sleep_forever()
 
 
+async def test_a_tree_that_ends_as_it_comes_back_keeps_no_other_from_coming_back():
+    starts: list[str] = []
+
+    async def brief() -> None:
+        starts.append("brief")
+        if starts.count("brief") == 1:
+            await anyio.sleep_forever()
+
+    async def steady() -> None:
+        starts.append("steady")
+        await anyio.sleep_forever()
+
+    short = Worker("w", brief, restart="transient", significant=True)
+    async with losing(MemoryJournal(), ScriptedProvider()) as swarm:
+        await swarm.start(Supervisor("short", auto_shutdown="any_significant", children=[short]))
+        await swarm.start(Supervisor("long", children=[Worker("w", steady)]))
+        await anyio.sleep(LOST_S * 2)
+        assert starts == ["brief", "steady", "brief", "steady"]
+
+
 async def test_a_journal_that_is_lost_again_and_again_ends_the_swarm():
     began = anyio.current_time()
     journal = MemoryJournal()

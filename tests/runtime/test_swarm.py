@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import anyio
@@ -228,6 +229,15 @@ async def test_a_swarm_says_how_many_runs_live_in_it_and_what_is_ready():
         assert repr(swarm) == "<Swarm <Hall 1 runs live here>>"
         assert repr(swarm.hall.home) == "<Home of 1 runs>"
         assert repr(swarm.hall.programs) == "<Programs 1 ready, 0 files read>"
+
+
+async def test_files_that_were_read_long_ago_are_forgotten(tmp_path: Path):
+    async with swarm_of(scripted()) as swarm:
+        for number in range(260):
+            file = tmp_path / f"{number}.toml"
+            file.write_text(f'[agent]\nname = "n{number}"\n[stages.a]\n')
+            swarm.hall.programs.bundle(file)
+        assert repr(swarm.hall.programs) == "<Programs 0 ready, 256 files read>"
 
 
 def test_trees_name_what_was_started_among_them():
