@@ -150,19 +150,20 @@ async def test_limits_are_learned_from_answers():
 async def test_cancelling_closes_the_connection():
     async with serving((HEAD, chunk(stream(*WHOLE[:9])), "wait")) as server:
         made = provider(server.url)
-        seen = anyio.Event()
+        seen, asking = anyio.Event(), anyio.CancelScope()
         async with anyio.create_task_group() as tasks:
 
             async def ask() -> None:
-                await exchange(made, HI, on_delta=lambda _: seen.set())
+                with asking:
+                    await exchange(made, HI, on_delta=lambda _: seen.set())
 
             tasks.start_soon(ask)
             await seen.wait()
             assert not server.gone.is_set()
-            tasks.cancel_scope.cancel()
-        with anyio.move_on_after(5):
-            await server.gone.wait()
-        assert server.gone.is_set()
+            asking.cancel()
+            with anyio.move_on_after(5):
+                await server.gone.wait()
+            assert server.gone.is_set()
         await made.aclose()
 
 

@@ -274,19 +274,20 @@ async def test_silence_in_the_middle_of_a_stream_is_unavailable():
 async def test_cancelling_closes_the_connection():
     async with serving((HEAD, chunk(events(*text("a"), done=False)), "wait")) as server:
         provider = compatible(server.url)
-        seen = anyio.Event()
+        seen, asking = anyio.Event(), anyio.CancelScope()
         async with anyio.create_task_group() as tasks:
 
             async def ask() -> None:
-                await exchange(provider, HI, on_delta=lambda _: seen.set())
+                with asking:
+                    await exchange(provider, HI, on_delta=lambda _: seen.set())
 
             tasks.start_soon(ask)
             await seen.wait()
             assert not server.gone.is_set()
-            tasks.cancel_scope.cancel()
-        with anyio.move_on_after(5):
-            await server.gone.wait()
-        assert server.gone.is_set()
+            asking.cancel()
+            with anyio.move_on_after(5):
+                await server.gone.wait()
+            assert server.gone.is_set()
         await provider.aclose()
 
 

@@ -6,7 +6,7 @@ import json
 import socket
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -209,7 +209,9 @@ async def test_a_resumed_run_calls_the_server_again(tmp_path: Path):
     journal = SqliteJournal(path)
     async with swarm_with(Say("late", delay_s=100), journal=journal) as (swarm, _):
         run = await swarm.spawn(using("add"), task="x")
-        await anyio.sleep(0.1)
+        async with aclosing(run.events()) as events:
+            while (await anext(events)).kind != "InferenceStarted":
+                pass
     journal.close()
     journal = SqliteJournal(path)
     async with swarm_with(does("local__add", a=2, b=2), "done", journal=journal) as (swarm, provider):
