@@ -262,8 +262,7 @@ class Engine:
             below = str(reason.error)
             why = below if below.startswith(f"{record.path!r} ") else f"{record.path!r} did not start, since {below}"
         else:
-            at = f" {place}" if (place := reason.place()) else ""
-            why = f"{record.path!r} did not start ({reason}{at}); mend what it raised, which `__cause__` holds"
+            why = f"{record.path!r} did not start ({reason.placed()}); mend what it raised, which `__cause__` holds"
         return StartFailed(
             why,
             supervisor=self.plan.name,
@@ -455,4 +454,4 @@ def _last_end(reason: Reason) -> str:
     """Say how a child that was restarted too often ended last."""
     if isinstance(reason.error, RestartsExhausted):
         return "it gave up itself, as `__cause__` says"
-    return " ".join(filter(None, (f"its last end: {reason}", reason.place())))
+    return f"its last end: {reason.placed()}"

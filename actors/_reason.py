@@ -53,12 +53,12 @@ class Reason:
         """Return the traceback of the error as text; empty where nothing was raised."""
         return "" if self.trace is None else "".join(self.trace.format())
 
-    def place(self) -> str:
-        """Return where the error was raised, such as `in 'boom', app.py:6`; empty where that is not known."""
+    def placed(self) -> str:
+        """Return what it says, and where the error was raised if that is known, such as `… in 'boom', app.py:6`."""
         if self.trace is None or not self.trace.stack:
-            return ""
+            return str(self)
         frame = self.trace.stack[-1]
-        return f"in {frame.name!r}, {frame.filename}:{frame.lineno}"
+        return f"{self} in {frame.name!r}, {frame.filename}:{frame.lineno}"
 
     def without_error(self) -> Reason:
         """Return this with the error as text only, for those who keep it while somebody else is raised the error."""

@@ -108,18 +108,16 @@ def refuse_unusable(blueprint: Blueprint) -> None:
         raise BlueprintInvalid(
             f"the blueprint {blueprint.name!r} cannot be used: {error.__cause__ or error}"
         ) from error
-    layouts = {"regions": blueprint.regions}
-    layouts |= {f"stages.{stage.name}.context.regions": stage.context.regions or () for stage in blueprint.stages}
-    for place, regions in layouts.items():
-        for region in regions:
-            if region.budget is not None and not 0 < region.budget <= 1:
-                raise BlueprintInvalid(
-                    f"the blueprint {blueprint.name!r} cannot be used: `{place}.{region.name}.budget` is "
-                    f"{region.budget!r}; give a share above 0 and at most 1, such as 0.2, or `max_tokens`"
-                )
+    report, names = Report(), Names(blueprint)
+    for path, region in names.regions():
+        if region.budget is not None and not 0 < region.budget <= 1:
+            place = ".".join(map(str, path)).removeprefix("context.")
+            raise BlueprintInvalid(
+                f"the blueprint {blueprint.name!r} cannot be used: `{place}.budget` is {region.budget!r}; give a share "
+                "above 0 and at most 1, such as 0.2, or `max_tokens`"
+            )
     if not blueprint.stages:
         raise BlueprintInvalid(f"the blueprint {blueprint.name!r} has no stage; give it one, such as `Stage('main')`")
-    report, names = Report(), Names(blueprint)
     check_shape(names, report)
     _check_structure(names, report)
     wrong = [each for each in report.problems if each.id in _UNRESOLVED or each.path[2:] == ("mode",)]

@@ -17,6 +17,7 @@ from shoal.observability._spans import clip, first_line, span_id_of, span_name, 
 from shoal.runtime import Event, Reader, recorded
 from shoal.runtime.context import ContextCompacted, PromptEpoch
 from shoal.runtime.events import (
+    ENDED_WELL,
     BlueprintChanged,
     ChildEnded,
     ChildSpawned,
@@ -304,7 +305,7 @@ def _called(payload: ToolCallCompleted) -> dict[str, object]:
 
 
 def _ended_level(payload: RunEnded) -> Level:
-    return "info" if payload.status in ("complete", "complete_interactive") else "warning"
+    return "info" if payload.status in ENDED_WELL else "warning"
 
 
 _BY_DEFAULT: _Line = (

@@ -24,7 +24,7 @@ from shoal.runtime._live import Live
 from shoal.runtime._orders import GivenTool, SpawnRequest, schema_of, typed, validated
 from shoal.runtime._running import Running
 from shoal.runtime.asking import answered
-from shoal.runtime.events import BudgetGiven, FrameLeft, Status
+from shoal.runtime.events import ENDED_WELL, BudgetGiven, FrameLeft, Status
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class Ended(Generic[T]):
     @property
     def ok(self) -> bool:
         """It ended as it should."""
-        return self.status in ("complete", "complete_interactive")
+        return self.status in ENDED_WELL
 
 
 @final
@@ -82,7 +82,7 @@ class Spawned(Generic[T]):
             OutputInvalid: It is complete, and its answer is not of the type that its spawn asked for.
         """
         ended = await self._running.child_ended(self.run_id)
-        whole = ended.status in ("complete", "complete_interactive")
+        whole = ended.status in ENDED_WELL
         # Of one that was cancelled it is what it said last: text, and nothing that stands for a value.
         given = ended.output is not None and (whole or (ended.status == "cancelled" and self._read is str))
         output = self._read(str(ended.output)) if given else None

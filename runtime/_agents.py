@@ -15,7 +15,7 @@ from shoal.runtime._control import Cancel, Send, steer
 from shoal.runtime._failures import failure_text, first_paragraph, without_answer
 from shoal.runtime._host import ChildRequest
 from shoal.runtime._live import Live
-from shoal.runtime.events import ChildEnded, ToolCallCompleted, ToolCallStarted
+from shoal.runtime.events import ENDED_WELL, ChildEnded, ToolCallCompleted, ToolCallStarted
 from shoal.runtime.journal import RunRow
 from shoal.runtime.state import Child, Turn
 from shoal.runtime.tools import AGENT_CHECK, AGENT_SEND, AGENT_SPAWN, AGENT_WAIT, ToolResult
@@ -109,11 +109,11 @@ async def _wait(live: Live, turn: Turn, index: int, agent_id: str) -> ToolResult
 def _answer(name: str, ended: ChildEnded) -> ToolResult:
     """Return how an agent ended as the result of a call."""
     said = f"[{name} {ended.status}]"
-    if ended.reason and ended.status in ("error", "cancelled"):
+    if ended.reason and ended.status not in ENDED_WELL:
         said += f" {first_paragraph(ended.reason)}"
     if ended.output:
         said += f"\n{ended.output}"
-    elif ended.status not in ("error", "cancelled"):
+    elif ended.status in ENDED_WELL:
         said += f" {without_answer(ended)}"
     return ToolResult.of(said)
 

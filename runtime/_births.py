@@ -81,7 +81,7 @@ def child_of(wanted: SpawnRequest[Any], *, detached: bool, most_depth: int | Non
         dict(wanted.seeds),
         detached=detached,
         most_depth=most_depth,
-        output_format=wanted.output_format,
+        output_format="json" if wanted.returns is not None else wanted.output_format,
         output_instructions=wanted.output_instructions,
         output_schema=None if wanted.returns is None else schema_of(wanted.returns),
         tools=[as_tool(tool) for tool in wanted.tools],

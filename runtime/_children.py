@@ -137,7 +137,7 @@ def _birth(live: Live, wanted: ChildRequest, run_id: str, program: Program, inhe
         model=wanted.model or made.model,
         output_dir=live.context.hidden_dir,
         detached=wanted.detached,
-        output_format=wanted.output_format if wanted.output_schema is None else "json",
+        output_format=wanted.output_format,
         output_instructions=wanted.output_instructions,
         output_schema=wanted.output_schema,
         carried=carried_over,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shoal.errors import ShoalError
-from shoal.runtime.events import ChildEnded
+from shoal.runtime.events import ENDED_WELL, ChildEnded
 
 
 def failure_text(exc: Exception) -> str:
@@ -17,7 +17,7 @@ def answer_of(ended: ChildEnded) -> str:
     """Return what a model reads of a worker: its answer, or why there is none."""
     if ended.output:
         return str(ended.output)
-    refused = ended.status not in ("error", "cancelled") and "replies_refused" in ended.flags
+    refused = ended.status in ENDED_WELL and "replies_refused" in ended.flags
     return without_answer(ended) if refused else first_paragraph(ended.reason)
 
 

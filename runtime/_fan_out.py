@@ -21,7 +21,7 @@ from shoal.runtime._live import Live
 from shoal.runtime._people import approved
 from shoal.runtime._results import write_waiting
 from shoal.runtime.context import CONVERSATION, Draft, estimate
-from shoal.runtime.events import ItemRefused, ToolCallCompleted, ToolCallStarted
+from shoal.runtime.events import ENDED_WELL, ItemRefused, ToolCallCompleted, ToolCallStarted
 from shoal.runtime.state import Child, Turn, heading_of
 from shoal.runtime.tools import judge
 
@@ -58,7 +58,7 @@ class Fate(msgspec.Struct, frozen=True):
     def failed(self) -> bool:
         """It gave no answer that counts."""
         ended = None if self.child is None else self.child.ended
-        return ended is None or ended.status not in ("complete", "complete_interactive")
+        return ended is None or ended.status not in ENDED_WELL
 
     @property
     def status(self) -> str:

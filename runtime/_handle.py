@@ -18,7 +18,7 @@ from shoal.runtime._accounts import account_of
 from shoal.runtime._attachment import Attachable, SeedValue
 from shoal.runtime._orders import GivenTool, OutputT_co, SpawnRequest, typed
 from shoal.runtime.context import PartStored
-from shoal.runtime.events import BudgetGiven, Event, RunEnded, Status
+from shoal.runtime.events import ENDED_WELL, BudgetGiven, Event, RunEnded, Status
 from shoal.runtime.ledger import NO_USAGE, Ledger, plain_usage
 from shoal.runtime.state import RunState
 
@@ -67,7 +67,7 @@ class Outcome(Generic[OutputT_co]):
     @property
     def ok(self) -> bool:
         """The run ended as it should."""
-        return self.status in ("complete", "complete_interactive")
+        return self.status in ENDED_WELL
 
     def plain(self) -> dict[str, Any]:
         """Return it as plain values, for JSON."""

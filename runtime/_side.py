@@ -144,7 +144,7 @@ def drop_jobs(live: Live) -> None:
 
 
 def _degrade(live: Live, job_id: int, started: LaneStarted, reason: str, error: str, bytes_saved: int = 0) -> None:
-    if live.gone or job_id not in live.state.jobs:
+    if not wanted(live, job_id):
         return
     try:
         live.emit(LaneDegraded(started.lane, job_id, started.region, reason, error, bytes_saved))

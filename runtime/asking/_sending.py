@@ -46,9 +46,6 @@ async def send(asking: Asking, call: Call) -> None:
     if over:
         raise overflow(serving, tokens, wanted)
     sending = _Sending(serving, prompt, request, size, tokens, wanted)
-    if not live.state.made_by.budgets:
-        await _exchange(asking, call, sending, ())
-        return
     worst = Worst.of(serving, tokens, request.max_tokens)
     async with live.host.home.purses.aside(live, worst) as accounts:
         if accounts is not None:  # else the run is paused, or over

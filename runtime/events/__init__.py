@@ -51,6 +51,7 @@ from shoal.runtime.events._models import (
     VolatilityBroken,
 )
 from shoal.runtime.events._runs import (
+    ENDED_WELL,
     BlueprintChanged,
     BudgetGiven,
     BudgetReached,
@@ -94,6 +95,7 @@ from shoal.runtime.events._tools import (
 )
 
 __all__ = [
+    "ENDED_WELL",
     "KINDS",
     "NUMBERS",
     "BlueprintChanged",

@@ -10,6 +10,8 @@ import msgspec
 from shoal.providers import Text
 
 Status: TypeAlias = Literal["complete", "complete_interactive", "error", "cancelled"]
+ENDED_WELL: frozenset[Status] = frozenset({"complete", "complete_interactive"})
+"""How a run ends that ends as it should."""
 
 
 @final

@@ -247,10 +247,20 @@ def test_a_blueprint_with_a_name_that_stands_for_nothing_is_refused(made: Bluepr
     assert id_ in [finding.id for finding in refused.value.findings]
 
 
+def passes(made: Blueprint) -> bool:
+    try:
+        refuse_unusable(made)
+    except BlueprintInvalid:
+        return False
+    return True
+
+
 def test_what_is_only_of_no_effect_or_for_children_is_not_refused_where_a_run_begins() -> None:
     mapping = BlueprintTransform("b", "c", (TransformMapping("nowhere", "elsewhere"),))
     stage = Stage("a", system_prompt="Do it.", required_tools=("none",), max_revisits=3)
-    refuse_unusable(Blueprint("b", (stage,), regions=(NOTES,), transforms=(mapping,)))
+    made = Blueprint("b", (stage,), regions=(NOTES,), transforms=(mapping,))
+    assert [found.id for found in validate(made)] == ["unknown-region", "required-tool-missing"]
+    assert passes(made)
 
 
 MISFITS: list[tuple[Any, str]] = [

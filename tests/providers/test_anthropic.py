@@ -158,9 +158,11 @@ async def test_cancelling_closes_the_connection():
 
             tasks.start_soon(ask)
             await seen.wait()
+            assert not server.gone.is_set()
             tasks.cancel_scope.cancel()
-        with anyio.fail_after(5):
+        with anyio.move_on_after(5):
             await server.gone.wait()
+        assert server.gone.is_set()
         await made.aclose()
 
 

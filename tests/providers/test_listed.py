@@ -72,8 +72,12 @@ def test_without_the_list_the_shipped_rows_hold():
 
 
 def test_nothing_of_it_is_loaded_before_a_model_is_asked_for():
-    code = "import shoal, sys; assert not {'genai_prices', 'httpx2'} & sys.modules.keys()"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    code = (
+        "import shoal.providers._listed, shoal.providers._profiles, shoal.runtime, sys; shoal.Swarm(); "
+        "print(sorted({'genai_prices', 'httpx2', 'shoal.providers._listed'} & sys.modules.keys()))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == "['shoal.providers._listed']\n"
 
 
 # --- with it

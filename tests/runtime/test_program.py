@@ -27,7 +27,7 @@ from shoal.providers import NO_TOOLS, PolicyStep, Text
 from shoal.runtime import Program, SqliteJournal, Tool, tool
 from shoal.runtime._bundle import Bundle
 from shoal.runtime.program import MOST_SHARED_BYTES
-from shoal.testing import Say, ScriptedProvider
+from shoal.testing import Say, ScriptedProvider, call
 
 
 @tool(reads=True)
@@ -95,7 +95,8 @@ def test_a_function_cannot_take_the_place_of_what_the_run_answers_itself(name: s
 def test_a_schema_that_cannot_be_compiled_is_a_warning():
     odd = Tool("odd", "", {"$ref": "https://example.com/schema"}, act.tool.call)
     with pytest.warns(RuntimeWarning, match="`odd` cannot be compiled, so its arguments are not checked"):
-        program(Stage("a"), tools=(odd,))
+        made = program(Stage("a", available_tools=("odd",)), tools=(odd,))
+    assert offered(made) == {"a": ["odd"]}
 
 
 @pytest.mark.parametrize("where", ["stage", "blueprint"])
@@ -220,6 +221,7 @@ async def test_a_schema_of_a_shipped_script_that_cannot_be_compiled_is_named_too
         tmp_path / "tools", {"odd.py": "def run(args):\n    return 1\n", "odd.toml": "parameters.properties = 3"}
     )
     made = replace(blueprint(stage("a", available_tools=("odd",))), folder=tmp_path)
-    async with swarm_of(ScriptedProvider("done", purposes={"titling": "A title"})) as swarm:
+    async with swarm_of(ScriptedProvider(call("odd", any="thing"), "done", purposes={"titling": "A title"})) as swarm:
         with pytest.warns(RuntimeWarning, match="`odd` cannot be compiled"):
-            await swarm.spawn(made, task="t")
+            run = await swarm.spawn(made, task="t")
+        assert (await run.result()).status == "complete"

@@ -221,7 +221,8 @@ async def test_a_function_that_has_changed_is_named_before_its_run_goes_on(tmp_p
         await anyio.sleep(1)
     journal.close()
     with pytest.warns(RuntimeWarning, match="the function 'touch', a tool of this run, is not what it was"):
-        await finish(path, calling("done"), (after,))
+        outcome, _ = await finish(path, calling("done"), (after,))
+    assert outcome.status == "complete"
 
 
 # --- what cannot be resumed

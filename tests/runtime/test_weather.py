@@ -226,6 +226,8 @@ async def test_whatever_the_weather_every_run_ends_once(kept: str, nightly: bool
         journal = MemoryJournal() if kept == "memory" else SqliteJournal(path, durability="off", host="here")
         try:
             await Storm(seed, journal).play()
+            assert len(journal.runs()) >= 4
+            assert all(row.ended for row in journal.runs())
         except BaseException as exc:
             exc.add_note(f"storm {seed}")
             raise

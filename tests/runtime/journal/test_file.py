@@ -12,6 +12,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -391,19 +392,33 @@ def test_a_checkpoint_brings_the_log_into_the_file(path: Path):
     journal.close()
 
 
-def test_a_checkpoint_does_not_wait_for_somebody_who_writes(path: Path):
+def test_a_checkpoint_does_not_wait_for_somebody_who_writes(path: Path, monkeypatch: pytest.MonkeyPatch):
+    answers: list[tuple[int, int, int]] = []
+
+    class Checkpointing(sqlite3.Connection):
+        def execute(self, sql: str, *more: Any) -> sqlite3.Cursor:
+            cursor = super().execute(sql, *more)
+            answers.append(cursor.fetchone())
+            return cursor
+
     journal = SqliteJournal(path)
     append(journal, *line(3))
     anyio.run(journal.barrier)
-    with held_by_another(path):
+    with held_by_another(path), monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Checkpointing))
         file.checkpoint(path)
+    [(had_to_wait, pages, brought_over)] = answers
+    assert (had_to_wait, brought_over) == (0, pages)
+    assert pages > 0
     journal.close()
 
 
 def test_a_checkpoint_that_cannot_be_made_does_no_harm(tmp_path: Path):
-    file.checkpoint(tmp_path / "gone" / "runs.db")
-    (tmp_path / "runs.db").write_bytes(b"no database " * 1000)
+    damaged = b"no database " * 1000
+    (tmp_path / "runs.db").write_bytes(damaged)
     file.checkpoint(tmp_path / "runs.db")
+    file.checkpoint(tmp_path / "gone" / "runs.db")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"runs.db": damaged}
 
 
 class Contended(sqlite3.Connection):

@@ -225,6 +225,7 @@ def test_a_host_that_slept_through_its_lease_cannot_write_over_the_new_one(path:
     asleep.append(entered(2))
     with pytest.RaisesGroup(pytest.RaisesExc(JournalFailed, match="another process went on")):
         anyio.run(committed, asleep)
+    assert [event.seq for event in reading(path).read(RUN)] == [1, 2]
 
 
 @pytest.mark.parametrize("name", ["with ?.db", "with #.db", "100%25.db", "two words.db"])

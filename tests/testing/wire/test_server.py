@@ -273,8 +273,8 @@ def test_a_server_in_a_thread_serves_other_processes():
 def test_the_port_is_free_afterwards():
     with wire.serve_in_thread(wire.Script()) as server:
         port = int(server.base_url.rpartition(":")[2])
-    with socket.create_server(("127.0.0.1", port)):
-        pass
+    with socket.create_server(("127.0.0.1", port)) as ours:
+        assert ours.getsockname() == ("127.0.0.1", port)
 
 
 async def test_a_question_for_the_head_alone_gets_it_and_the_server_serves_on():
