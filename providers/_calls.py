@@ -128,14 +128,14 @@ def told_apart(completed: Completed, request: Request) -> Completed:
     if used.isdisjoint([call.call_id for call in calls]):
         return completed
     taken = used | {call.call_id for call in calls}
-    told: list[ToolCall] = []
-    for call in calls:
-        if call.call_id in used:
-            fresh = next(id_ for n in count(len(said)) if (id_ := f"{call.call_id}_{n}") not in taken)
-            taken.add(fresh)
-            call = msgspec.structs.replace(call, call_id=fresh)  # noqa: PLW2901 - it is the same call
-        told.append(call)
-    return msgspec.structs.replace(completed, reply=msgspec.structs.replace(completed.reply, calls=tuple(told)))
+
+    def renamed(call: ToolCall) -> ToolCall:
+        # No two calls of a reply have one id (`distinct`), so none comes to the name of another here.
+        fresh = next(id_ for n in count(len(said)) if (id_ := f"{call.call_id}_{n}") not in taken)
+        return msgspec.structs.replace(call, call_id=fresh)
+
+    told = tuple([renamed(call) if call.call_id in used else call for call in calls])
+    return msgspec.structs.replace(completed, reply=msgspec.structs.replace(completed.reply, calls=told))
 
 
 def _starts_anew(last: _Call, call_id: str | None, function: FunctionDelta) -> bool:

@@ -39,7 +39,7 @@ class Claims:
             RunOwned: Another process hosts one of them.
         """
         shared = self._journal.shared
-        if shared is None:
+        if shared is None or not run_ids:
             yield
             return
         shared.claim(run_ids, now=self._clock.unix())
@@ -49,4 +49,6 @@ class Claims:
         finally:
             self._holders -= Counter(run_ids)
             # What another block still holds is given up by that one, or not at all.
-            shared.release([each for each in run_ids if each not in self._holders and each not in self._kept])
+            left = [each for each in run_ids if each not in self._holders and each not in self._kept]
+            if left:
+                shared.release(left)

@@ -349,7 +349,23 @@ async def _serve_one(home: Steered, number: int, run_id: str, data: bytes) -> No
     shared = home.journal.shared
     assert shared is not None  # see `serve_commands`
     try:
-        await obey(home, run_id, _decoder.decode(data), lambda: shared.obeyed(number, ""))
+        await obey(home, run_id, _read(run_id, data), lambda: shared.obeyed(number, ""))
     except ShoalError as error:
         shared.obeyed(number, f"{type(error).__name__}: {error}")
         await home.journal.barrier()
+
+
+def _read(run_id: str, data: bytes) -> Command:
+    """Return the command that another process left for *run_id*.
+
+    Raises:
+        RunOwned: It is none that this version knows.
+    """
+    try:
+        return _decoder.decode(data)
+    except msgspec.DecodeError as error:
+        raise RunOwned(
+            f"run {run_id} is hosted by a process of another version, which cannot read the command ({error}); stop "
+            f"that process, and take the run up with `shoal resume {run_id}`",
+            run_id=run_id,
+        ) from error

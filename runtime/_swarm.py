@@ -22,14 +22,14 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, TypeVar, cast, overload
+from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
 
 import anyio
 import anyio.to_thread
 
 from shoal.actors import DynamicSupervisor, SupervisionEvent, Supervisor, running
 from shoal.blueprints import Blueprint, Lanes
-from shoal.errors import ConfigInvalid, PartMissing, RunNotFound, RunOwned, SpawnRefused
+from shoal.errors import ConfigInvalid, PartMissing, RunNotFound
 from shoal.providers import Provider, RetryPolicy, TextDelta
 from shoal.runtime._accounts import account_of
 from shoal.runtime._attachment import Attachable, SeedValue, attachments, prepared
@@ -52,6 +52,7 @@ from shoal.runtime._resuming import resume_tree
 from shoal.runtime._root import Root, rooted
 from shoal.runtime._secrets import Secrets
 from shoal.runtime._spawn import Announced, Birth
+from shoal.runtime._spawning import given_again, spawned
 from shoal.runtime._started import Started
 from shoal.runtime._statistics import SwarmStatistics, statistics_of
 from shoal.runtime._trees import HALL
@@ -61,7 +62,7 @@ from shoal.runtime.journal import Journal, MemoryJournal, Observer, RunRow, RunS
 from shoal.runtime.ledger import Ledger
 from shoal.runtime.scripts import Functions
 from shoal.runtime.state import RunState
-from shoal.runtime.tools import FolderMemory, Memory, Permissions, Tool, as_tool
+from shoal.runtime.tools import FolderMemory, Memory, Permissions
 
 T = TypeVar("T")
 Standing: TypeAlias = RunStatus | Literal["interrupted"]
@@ -447,47 +448,8 @@ class Swarm:
         requests: Sequence[SpawnRequest[T]],
         begin: Callable[[Mapping[str, SpawnRequest[T]]], Awaitable[Sequence[str]]],
     ) -> list[Run[T]]:
-        """Return the runs that *requests* ask for.
-
-        Args:
-            requests: The runs. Those that there are under their keys are returned, and go on here if nobody hosts them.
-            begin: Starts the others, by the ids that they get, and returns the names of their blueprints.
-        """
-        keys = [each.key for each in requests if each.key is not None]
-        if len(set(keys)) < len(keys):
-            raise SpawnRefused("two of the runs to spawn have the same key; give each a key of its own")
-        runs: dict[str, str] = {}
-        fresh: dict[str, SpawnRequest[T]] = {}
-        ids = [self._clock.new_id() for _ in requests]
-        async with AsyncExitStack() as held:
-            under: dict[str | None, RunRow | str] = {}
-            # In one order, whoever asks: two that hold a key each would wait for each other's for ever.
-            for key, fresh_id in sorted(
-                (each.key, i) for each, i in zip(requests, ids, strict=True) if each.key is not None
-            ):
-                under[key] = await held.enter_async_context(self.hall.keys.held(key, fresh_id))
-            for each, fresh_id in zip(requests, ids, strict=True):
-                found = under.get(each.key, fresh_id)
-                if isinstance(found, RunRow):
-                    await self._taken_up(found, each)
-                    runs[found.run_id] = found.name
-                else:
-                    fresh[found] = each
-                    runs[found] = ""
-            if fresh:
-                runs.update(zip(fresh, await begin(fresh), strict=True))
-        return [
-            Run(self, run_id, name, _type_of(each)) for (run_id, name), each in zip(runs.items(), requests, strict=True)
-        ]
-
-    async def _taken_up(self, row: RunRow, wanted: SpawnRequest[Any]) -> None:
-        """Have a run go on here that there is under a key, and that no process hosts."""
-        if self.hall.home.adrift(row):
-            if isinstance(wanted.blueprint, AgenticCall):
-                self.hall.programs.enlist(wanted.blueprint.function)
-            given = self._given(wanted.tools)
-            with suppress(RunOwned):  # another process was faster
-                await resume_tree(self.hall, row, given, budget=None, blueprint=None)
+        runs = await spawned(self.hall, requests, begin)
+        return [Run(self, run_id, name, _type_of(each)) for (run_id, name), each in zip(runs, requests, strict=True)]
 
     def _completed(self, wanted: SpawnRequest[Any]) -> SpawnRequest[Any]:
         """Return *wanted* with what the front door knows of it besides."""
@@ -641,7 +603,7 @@ class Swarm:
         """
         row = self.journal.find(run_id)
         limits = budget_of(budget)
-        function = await resume_tree(self.hall, row, self._given(tools), budget=limits, blueprint=blueprint)
+        function = await resume_tree(self.hall, row, given_again(self.hall, tools), budget=limits, blueprint=blueprint)
         return Run(self, row.run_id, row.name, returns or function)
 
     async def fork(
@@ -668,14 +630,7 @@ class Swarm:
             JournalDamaged: An event up to there cannot be read.
         """
         row = self.journal.find(run_id)
-        return self.get(await self.hall.fork(row.run_id, at, self._given(tools)))
-
-    def _given(self, tools: Sequence[GivenTool | AgenticFunction[..., Any]]) -> list[Tool]:
-        """Return what is given again for a run that is taken up; agentic functions are taken note of."""
-        for each in tools:
-            if isinstance(each, AgenticFunction):
-                self.hall.programs.enlist(cast("AgenticFunction[..., Any]", each))
-        return [as_tool(each) for each in tools if not isinstance(each, AgenticFunction)]
+        return self.get(await self.hall.fork(row.run_id, at, given_again(self.hall, tools)))
 
     # --- steering
 

@@ -133,9 +133,8 @@ class _Agent:
         await hall.journal.barrier()
         rows = hall.journal.keyed(place)
         self._runs = max((int(str(row.key)[len(place) :]) for row in rows), default=0)
-        shared = hall.journal.shared
-        hosted: Mapping[str, str] = {} if shared is None else shared.owners(now=hall.clock.unix())
-        left = next((row.run_id for row in rows if not row.ended and row.run_id not in hosted), None)
+        others = hall.home.others()
+        left = next((row.run_id for row in rows if not row.ended and row.host not in others), None)
         return None if left is None else await self._go_on(hall, left, "its process died", RESTART)
 
     async def _go_on(self, hall: Hall, run_id: str, why: str, by: str | None) -> Begun | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Literal, Protocol, TypeAlias, final
 
@@ -119,10 +119,6 @@ class Shared(Protocol):
 
     Times are unix seconds. Each call may raise `JournalFailed`.
     """
-
-    def owners(self, *, now: float | None = None) -> Mapping[str, str]:
-        """Return which other process that lives hosts each run, by run id."""
-        ...
 
     def others(self, *, now: float | None = None) -> frozenset[str]:
         """Return the names of the other processes that live, as `RunRow.host` names them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -87,6 +88,20 @@ def test_a_prefix_that_was_written_in_one_loop_is_written_anew_in_the_next(loops
     assert [run(loop, crowd) for loop in loops] == [[0.0, 10.0, 10.0]] * 2
 
 
+def test_who_wrote_a_prefix_in_a_loop_that_broke_off_is_not_waited_for():
+    leaders = PrefixLeaders(wait_s=1000)
+    broken_off, unfinished = asyncio.new_event_loop(), leaders.turn((b"p",))
+    broken_off.run_until_complete(unfinished.__aenter__())
+    broken_off.close()
+
+    async def waited() -> float:
+        began = anyio.current_time()
+        async with leaders.turn((b"p",)):
+            return anyio.current_time() - began
+
+    assert run("trio", waited) == 0.0
+
+
 @in_turn
 def test_cache_keys_count_by_the_clock_of_the_loop_that_runs(loops: tuple[str, str]):
     keys = CacheKeys(per_key=1)
@@ -121,9 +136,19 @@ def test_a_watch_tells_one_loop_from_the_next():
     assert (repr(watch), watch.here) == ("<LoopWatch, used>", False)
 
 
+class Closable(httpx.MockTransport):
+    """Notes that it was closed."""
+
+    was_closed = False
+
+    async def aclose(self) -> None:
+        self.was_closed = True
+
+
 @in_turn
 def test_a_transport_whose_loop_is_gone_is_closed_in_the_next(loops: tuple[str, str]):
-    transport = Transport("http://there", http=httpx.MockTransport(lambda _asked: httpx.Response(200, json={})))
+    http = Closable(lambda _asked: httpx.Response(200, json={}))
+    transport = Transport("http://there", http=http)
 
     async def ask() -> int:
         async with transport.post("/x", None, Asked("p", "m"), timeout_s=1) as answer:
@@ -134,3 +159,4 @@ def test_a_transport_whose_loop_is_gone_is_closed_in_the_next(loops: tuple[str, 
         return repr(transport)
 
     assert (run(loops[0], ask), run(loops[1], close)) == (200, "<Transport to http://there, closed>")
+    assert not http.was_closed  # its connections went with their loop

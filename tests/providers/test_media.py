@@ -264,6 +264,10 @@ def test_a_document_that_unpacks_to_much_more_is_read_so_far_and_no_further(monk
     assert media_of(b"%PDF-1.5 " + bomb + bomb).pages == 1
 
 
+def test_a_document_of_parts_that_never_end_is_looked_through_once():
+    assert media_of(b"%PDF-1.5 " + b"/ObjStm>>stream\n" * 250_000).pages is None
+
+
 # --- anything at all
 
 

@@ -494,6 +494,11 @@ def test_a_summary_of_nothing_but_the_runtime_s_own_words_says_that_nothing_was_
     assert decide(asked, standing(material="")).text == "Nothing was said here."
 
 
+def test_what_a_model_says_is_quoted_though_it_begins_as_the_runtime_does():
+    asked = request(user("x"), assistant("[System] The pier is closed."), purpose="compaction", max_tokens=100)
+    assert "The pier is closed." in decide(asked, standing()).text
+
+
 def test_what_the_runtime_says_of_its_own_is_not_quoted():
     asked = request(user("The pier is closed."), user("[System] Weigh the boats of the harbour."))
     assert decide(asked, standing()).text == "The pier is closed."

@@ -279,6 +279,10 @@ def test_the_body_names_the_request_where_no_header_does():
     assert refused({"error": {"message": "no"}, "request_id": "r-2"}, request_id="r-1").request_id == "r-1"
 
 
+def test_a_name_of_the_request_is_no_longer_than_names_are():
+    assert refused(error(), x_request_id="r" * 9000).request_id == "r" * 256
+
+
 @pytest.mark.parametrize("words", ["1", "exceed ", "context length ", "reached your ", "length ", "token count "])
 def test_a_message_that_repeats_what_is_looked_for_is_read_like_any_other(words: str):
     assert isinstance(refused(error(message=words * 100_000)), ProviderRefused)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import gzip
 import json
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
@@ -279,12 +280,14 @@ def test_a_key_that_no_header_takes_is_refused_at_once_and_not_repeated(key: str
     [
         ("ALL_PROXY", "socks9://me:a-secret@there"),
         ("ALL_PROXY", "http://me:a-secret/word@there"),
+        ("ALL_PROXY", "socks5://me:a-secret@there"),
         ("SSL_CERT_FILE", "/no/such/file"),
     ],
 )
 async def test_an_environment_that_lets_nothing_through_is_for_a_person_to_mend(
     variable: str, value: str, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setitem(sys.modules, "socksio", None)  # which a proxy of that kind needs
     monkeypatch.setenv(variable, value)
     with pytest.raises(ProviderSetup) as caught:
         await exchange(compatible("http://there/v1"), request(user("x")))
@@ -315,6 +318,21 @@ async def test_a_secret_is_struck_out_wherever_it_was_given_and_however_it_comes
     provider = compatible(http=http, **settings)
     with pytest.raises(ProviderSetup, match=r"what is \*\*\*\?"):
         await exchange(provider, request(user("x")))
+
+
+async def test_a_secret_that_begins_with_another_is_struck_out_whole():
+    http = httpx.MockTransport(lambda _: httpx.Response(401, json={"error": {"message": "what is my-secret-key?"}}))
+    provider = compatible("http://there/v1", http=http, api_key="my-secret", headers={"x-more": "my-secret-key"})
+    with pytest.raises(ProviderSetup, match=r"what is \*\*\*\?"):
+        await exchange(provider, request(user("x")))
+
+
+async def test_a_secret_is_struck_out_before_what_is_quoted_is_cut():
+    body = b"data: " + b"x" * 195 + b"my-secret\n\n"
+    http = httpx.MockTransport(lambda _: httpx.Response(200, content=body))
+    provider = compatible("http://there/v1", http=http, api_key="my-secret")
+    with pytest.raises(ProviderUnavailable, match=r"xxx\*\*\*"):
+        await exchange(provider, request(user("x")), policy=RetryPolicy(attempts=1))
 
 
 async def test_of_two_headers_of_one_name_the_further_one_is_sent():

@@ -64,6 +64,17 @@ async def two(path: Path, provider: Provider, made: Blueprint = PLAIN) -> AsyncI
 # --- from another process
 
 
+async def test_a_command_that_its_host_cannot_read_keeps_it_from_no_other(tmp_path: Path):
+    async with two(tmp_path / "runs.db", scripted(Say("one", delay_s=60))) as (_, run, other):
+        shared = other.journal.shared
+        assert shared is not None
+        number = shared.post(run.run_id, b'{"type":"dance"}', 0.0)
+        await other.pause(run.run_id)
+        answer = shared.answer(number)
+        assert answer is not None
+        assert answer.startswith(f"RunOwned: run {run.run_id} is hosted by a process of another version")
+
+
 async def test_a_run_is_paused_and_resumed_from_another_process(tmp_path: Path):
     async with two(tmp_path / "runs.db", scripted(Say("one", delay_s=5), "two"), TWO) as (host, run, other):
         await other.pause(run.run_id, "wait for me")
