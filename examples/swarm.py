@@ -38,4 +38,7 @@ async def main(folder: str, first: str) -> None:
 
 if __name__ == "__main__":
     place = sys.argv[1] if len(sys.argv) > 1 else "."
-    anyio.run(main, place, min(entry.name for entry in Path(place).iterdir() if entry.is_file()))
+    files = sorted(entry.name for entry in Path(place).iterdir() if entry.is_file())
+    if not files:
+        sys.exit(f"there is no file in {place!r}; name a folder that has some")
+    anyio.run(main, place, files[0])

@@ -61,6 +61,13 @@ def test_a_swarm_runs_on_trio(pages: Path):
     assert run("on_trio.py", pages).count("complete") == 2
 
 
+@pytest.mark.parametrize("name", ["swarm.py", "tree.py"])
+def test_an_example_says_that_its_folder_has_no_file(name: str, tmp_path: Path):
+    said = subprocess.run([sys.executable, EXAMPLES / name, tmp_path], capture_output=True, text=True, check=False)
+    assert said.returncode == 1
+    assert said.stderr == f"there is no file in {str(tmp_path)!r}; name a folder that has some\n"
+
+
 def test_the_swarm_takes_about_forty_lines():
     assert len((EXAMPLES / "swarm.py").read_text().splitlines()) <= 45
 

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 from providers_parts import request, user
@@ -223,3 +224,18 @@ async def test_names_that_a_vendor_gives_are_no_longer_than_names_are(api: str):
     with pytest.raises(ProviderRefused) as caught:
         await replied(api, b'{"request_id": "' + b"i" * 9000 + b'"}', 400)
     assert caught.value.request_id == "i" * 256
+
+
+# --- a vendor that is busy
+
+
+@apis
+async def test_a_busy_vendor_holds_the_models_requests_back(api: str):
+    busy = httpx.Response(429, headers={"retry-after": "30"}, json={"error": {"message": "too many"}})
+    provider = APIS[api](httpx.MockTransport(lambda _: busy))
+    asked = request(user("x"))
+    with pytest.raises(ProviderBusy):
+        await exchange(provider, asked, policy=RetryPolicy(attempts=1))
+    began = anyio.current_time()
+    await provider.rate_limit(asked.model).admit(1)
+    assert anyio.current_time() - began == pytest.approx(30, abs=1)

@@ -126,17 +126,6 @@ async def test_an_error_is_the_leaf_that_it_means_and_holds_no_key(steps: tuple[
     assert KEY not in f"{caught.value!r}{vars(caught.value)!r}{caught.value.__cause__!r}"
 
 
-async def test_a_busy_vendor_holds_the_models_requests_back():
-    async with serving(answer(429, {"error": {"type": "rate_limit_error"}}, retry_after="30")) as server:
-        made = provider(server.url)
-        with pytest.raises(ProviderBusy):
-            await exchange(made, HI, policy=RetryPolicy(attempts=1))
-        with anyio.move_on_after(0.05) as scope:
-            await made.rate_limit(MODEL).admit(1)
-        await made.aclose()
-    assert scope.cancelled_caught
-
-
 async def test_limits_are_learned_from_answers():
     limited = HEAD.replace(b"\r\n\r\n", b"\r\nanthropic-ratelimit-requests-limit: 50\r\n\r\n")
     async with serving((limited, chunk(stream(*WHOLE)), END)) as server:
